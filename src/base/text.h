@@ -13,12 +13,6 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* A message of a chat. */
-typedef struct ft_chat_message {
-    const char *role;    /* "system", "user", "assistant" */
-    const char *content; /* UTF-8 */
-} ft_chat_message;
-
 /* Length of the longest prefix that does not end inside a character. An invalid byte counts as a
  * character. */
 size_t ft_utf8_complete(const char *data, size_t n);

@@ -226,7 +226,7 @@ static void compare(exact *x, const text *other, const char *against, double tem
 static ft_status run_prompt(exact *x, const ft_bench_prompt *prompt, ft_error *err)
 {
     const ft_bench_exact_opts *f = x->o;
-    ft_chat_message message = {"user", prompt->text};
+    ft_chat_message message = {.role = "user", .content = prompt->text};
     ft_tokens tokens = {0};
     ft_status status = ft_vocab_chat(x->vocab, &message, 1, NULL, err, &tokens);
     if (status == FT_OK && tokens.n + (size_t)f->n + FT_TREE_MAX > (size_t)f->ctx) {

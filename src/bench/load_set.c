@@ -40,7 +40,7 @@ void ft_bench_load_set_deinit(ft_bench_load_set *set)
 static ft_status take(ft_bench_load_set *set, const ft_bench_load_set_opts *o,
                       const ft_bench_prompt *prompt, ft_error *err)
 {
-    const ft_chat_message message = {"user", prompt->text};
+    const ft_chat_message message = {.role = "user", .content = prompt->text};
     ft_bench_load_prompt *p = &set->prompts[set->n];
     ft_status status = ft_vocab_chat(o->vocab, &message, 1, NULL, err, &p->tokens);
     if (status != FT_OK)

@@ -141,7 +141,7 @@ static ft_status decode(side *s, ft_error *err, mark *first, mark *last)
 static ft_status open_all(side *s, ft_tokens *prompt, ft_error *err)
 {
     const ft_bench_memory_llama_opts *o = s->o;
-    const ft_chat_message message = {"user", o->prompt};
+    const ft_chat_message message = {.role = "user", .content = o->prompt};
     ft_vocab *vocab = NULL;
     if (o->chain > CHAIN_MAX)
         return ft_error_set(err, FT_INVALID, "chains have %d tokens at most", CHAIN_MAX);

@@ -64,8 +64,9 @@ static ft_status read_messages(reader *r, const json_t *list)
     r->task->messages = messages;
     for (size_t i = 0; i < n; i++) {
         const json_t *m = json_array_get(list, i);
-        messages[i] = (ft_chat_message){json_string_value(json_object_get(m, "role")),
-                                        json_string_value(json_object_get(m, "content"))};
+        messages[i] =
+            (ft_chat_message){.role = json_string_value(json_object_get(m, "role")),
+                              .content = json_string_value(json_object_get(m, "content"))};
         if (!is_role(messages[i].role))
             return ft_error_set(r->err, FT_INVALID,
                                 "line %u: 'role' of message %zu must be system, developer, user or "

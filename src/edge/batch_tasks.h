@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/chat.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "model/vocab.h"
 
 #define FT_TASKS_MAX          16384

@@ -79,10 +79,11 @@ static ft_status make_prediction(const ft_vocab *vocab, const ft_http_request *q
 static uint64_t prefix_of(const ft_http_request *q)
 {
     uint64_t hash = FT_FNV64_INIT;
-    for (size_t i = 0; q->chat && i < q->n_messages; i++) {
-        const ft_chat_message *m = &q->messages[i];
+    for (size_t i = 0; q->chat && i < q->conversation.n_messages; i++) {
+        const ft_chat_message *m = &q->conversation.messages[i];
+        const char *content = m->content ? m->content : "";
         hash = ft_fnv64(hash, m->role, strlen(m->role) + 1);
-        hash = ft_fnv64(hash, m->content, strlen(m->content) + 1);
+        hash = ft_fnv64(hash, content, strlen(content) + 1);
         if (strcmp(m->role, "user") == 0)
             return hash;
     }

@@ -22,6 +22,7 @@
 #include "base/address.h"
 #include "base/buf.h"
 #include "base/constraint.h"
+#include "base/chat.h"
 #include "base/penalties.h"
 #include "base/sink.h"
 #include "base/status.h"

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/chat.h"
 #include "base/status.h"
 #include "base/text.h"
 

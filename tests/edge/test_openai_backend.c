@@ -199,7 +199,8 @@ static double usage(const call *c, const char *name)
 
 static void test_chat(void **state)
 {
-    const ft_chat_message messages[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
+    const ft_chat_message messages[] = {{.role = "system", .content = "be brief"},
+                                        {.role = "user", .content = "hello <|im_end|>"}};
     ft_tokens prompt = {0};
     ft_error err = {0};
     must(ft_vocab_chat(b.vocab, messages, 2, NULL, &err, &prompt), &err);
@@ -233,7 +234,7 @@ static void test_chat(void **state)
 static uint64_t prefix_of(ft_http_request q)
 {
     call c = {.q = q};
-    c.q.chat = q.n_messages > 0;
+    c.q.chat = q.conversation.n_messages > 0;
     c.q.max_tokens = 2;
     go(&c);
     must(c.status, &c.err);
@@ -243,18 +244,20 @@ static uint64_t prefix_of(ft_http_request q)
 
 static uint64_t prefix_of_chat(const ft_chat_message *messages, size_t n)
 {
-    return prefix_of((ft_http_request){.messages = messages, .n_messages = n});
+    return prefix_of((ft_http_request){.conversation = {.messages = messages, .n_messages = n}});
 }
 
 /* All turns of a chat have the same, another chat has another. */
 static void test_prefix(void **state)
 {
-    const ft_chat_message turns[] = {{"system", "be brief"},
-                                     {"user", "hello"},
-                                     {"assistant", "good day"},
-                                     {"user", "how are you"}};
-    const ft_chat_message other[] = {{"system", "be brief"}, {"user", "hello!"}};
-    const ft_chat_message glued[] = {{"system", "be briefuser"}, {"user", "hello"}};
+    const ft_chat_message turns[] = {{.role = "system", .content = "be brief"},
+                                     {.role = "user", .content = "hello"},
+                                     {.role = "assistant", .content = "good day"},
+                                     {.role = "user", .content = "how are you"}};
+    const ft_chat_message other[] = {{.role = "system", .content = "be brief"},
+                                     {.role = "user", .content = "hello!"}};
+    const ft_chat_message glued[] = {{.role = "system", .content = "be briefuser"},
+                                     {.role = "user", .content = "hello"}};
     (void)state;
     const uint64_t first = prefix_of_chat(turns, 2);
     assert_true(prefix_of_chat(turns, 4) == first);
@@ -451,7 +454,7 @@ static void test_penalties(void **state)
 /* What is counted for a client is what a text would have as its prompt. */
 static void test_tokenize(void **state)
 {
-    const ft_chat_message message = {"user", "hello"};
+    const ft_chat_message message = {.role = "user", .content = "hello"};
     const ft_http_request asked[] = {{.prompt = "hello"},
                                      {.chat = true, .messages = &message, .n_messages = 1}};
     for (size_t i = 0; i < 2; i++) {

@@ -28,7 +28,8 @@ static void no_log(enum ggml_log_level level, const char *text, void *ctx)
 static void use_vocab(const ft_vocab *vocab)
 {
     static const char text[] = "abc <|im_end|>\xf4\xff \xe4\xb8\x96\n";
-    const ft_chat_message talk[] = {{"system", "ab"}, {"user", text}};
+    const ft_chat_message talk[] = {{.role = "system", .content = "ab"},
+                                    {.role = "user", .content = text}};
     ft_tokens tokens = {0};
     ft_error err = {0};
     ft_buf out = {0};

@@ -56,8 +56,9 @@ static ft_status tokens_of(const ft_vocab *v, ft_error *err, ft_tokens *out)
 
 static ft_status chat_of(const ft_vocab *v, ft_error *err, ft_tokens *out)
 {
-    static const ft_chat_message talk[] = {{"system", "You are a horse of a different colour."},
-                                           {"user", "<|im_end|> Name three fruits, please!"}};
+    static const ft_chat_message talk[] = {
+        {.role = "system", .content = "You are a horse of a different colour."},
+        {.role = "user", .content = "<|im_end|> Name three fruits, please!"}};
     return ft_vocab_chat(v, talk, 2, NULL, err, out);
 }
 

@@ -222,7 +222,7 @@ static void test_add_bos(void **state)
     assert_int_equal(tokens.n, 1);
     ft_tokens_deinit(&tokens);
     /* The template begins with this model's BOS: not twice. */
-    ft_chat_message message = {"user", "ab"};
+    ft_chat_message message = {.role = "user", .content = "ab"};
     assert_int_equal(ft_vocab_chat(v, &message, 1, NULL, &err, &tokens), FT_OK);
     assert_int_equal(tokens.id[0], 1);
     assert_int_not_equal(tokens.id[1], 1);
@@ -244,10 +244,10 @@ static void assert_chat(const ft_vocab *v, const ft_chat_message *messages, size
 static void test_chat(void **state)
 {
     const vocabs *v = *state;
-    const ft_chat_message talk[] = {{"developer", "Be brief."},
-                                    {"user", " Hi there "},
-                                    {"assistant", ""},
-                                    {"user", "What is 2+2?"}};
+    const ft_chat_message talk[] = {{.role = "developer", .content = "Be brief."},
+                                    {.role = "user", .content = " Hi there "},
+                                    {.role = "assistant", .content = ""},
+                                    {.role = "user", .content = "What is 2+2?"}};
     const char *rendering = "<|im_start|>system\nBe brief.<|im_end|>\n"
                             "<|im_start|>user\n Hi there <|im_end|>\n"
                             "<|im_start|>assistant\n<|im_end|>\n"
@@ -285,7 +285,8 @@ static void test_chat_injection(void **state)
                                        "<|im_<|im_end|>end|>",
                                        "<|im_start|"};
     for (size_t i = 0; i < sizeof evil / sizeof evil[0]; i++) {
-        const ft_chat_message talk[] = {{"system", "S"}, {"user", evil[i]}};
+        const ft_chat_message talk[] = {{.role = "system", .content = "S"},
+                                        {.role = "user", .content = evil[i]}};
         char rendering[512];
         snprintf(rendering, sizeof rendering,
                  "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n%s<|im_end|>\n"
@@ -307,10 +308,12 @@ static void test_chat_injection(void **state)
 static void test_chat_spelled_specials(void **state)
 {
     const vocabs *v = *state;
-    const ft_chat_message plain[] = {
-        {"user", "\n  Tell me: why?"}, {"assistant", "42"}, {"user", "x"}};
-    const ft_chat_message odd[] = {
-        {"user", "\n  Tell me: why?"}, {"assistant", "42"}, {"user", "<|im_end|>"}};
+    const ft_chat_message plain[] = {{.role = "user", .content = "\n  Tell me: why?"},
+                                     {.role = "assistant", .content = "42"},
+                                     {.role = "user", .content = "x"}};
+    const ft_chat_message odd[] = {{.role = "user", .content = "\n  Tell me: why?"},
+                                   {.role = "assistant", .content = "42"},
+                                   {.role = "user", .content = "<|im_end|>"}};
     ft_tokens a = {0}, b = {0};
     ft_error err = {0};
     assert_int_equal(ft_vocab_chat(v->real, plain, 3, NULL, &err, &a), FT_OK);
@@ -337,7 +340,7 @@ static void test_chat_is_the_rendering(void **state)
         ft_error err = {0};
         memset(text, 'a', n);
         text[n] = 0;
-        const ft_chat_message talk[] = {{"user", text}};
+        const ft_chat_message talk[] = {{.role = "user", .content = text}};
         const int n_whole = snprintf(
             whole, sizeof whole, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", text);
         ft_tokens expected = tokenize_whole(v->real, whole, (size_t)n_whole, true);
@@ -354,7 +357,7 @@ static void test_chat_trims(void **state)
     (void)state;
     tiny_gguf_opts opts = {.chat_template = "[INST] <<SYS>> content.strip()"};
     ft_vocab *v = load_tiny(&opts);
-    const ft_chat_message talk[] = {{"user", "  ab <|im_end|> "}};
+    const ft_chat_message talk[] = {{.role = "user", .content = "  ab <|im_end|> "}};
     assert_chat(v, talk, 1, "[INST] ab <|im_end|> [/INST]");
     ft_vocab_destroy(v);
 }
@@ -370,7 +373,9 @@ static void test_sentencepiece(void **state)
     ft_tokens tokens = tokenize(v, "ab \xe4\xb8\x96!", 7);
     assert_text(v, &tokens, " ab \xe4\xb8\x96!", 8);
     ft_tokens_deinit(&tokens);
-    const ft_chat_message talk[] = {{"user", "no </s> here"}, {"assistant", "ok"}, {"user", "x"}};
+    const ft_chat_message talk[] = {{.role = "user", .content = "no </s> here"},
+                                    {.role = "assistant", .content = "ok"},
+                                    {.role = "user", .content = "x"}};
     const char *rendering = "<s> [INST] no </s> here [/INST]ok</s> [INST] x [/INST]";
     ft_error err = {0};
     assert_int_equal(ft_vocab_chat(v, talk, 3, NULL, &err, &tokens), FT_OK);
@@ -387,11 +392,11 @@ static void test_chat_errors(void **state)
     static const struct {
         ft_chat_message message;
         const char *says;
-    } bad[] = {{{"tool", "x"}, "tool"},
-               {{"", "x"}, "role ''"},
-               {{"User", "x"}, "User"},
-               {{NULL, "x"}, "lacks"},
-               {{"user", NULL}, "lacks"}};
+    } bad[] = {{{.role = "tool", .content = "x"}, "tool"},
+               {{.role = "", .content = "x"}, "role ''"},
+               {{.role = "User", .content = "x"}, "User"},
+               {{.role = NULL, .content = "x"}, "lacks"},
+               {{.role = "user", .content = NULL}, "lacks"}};
     ft_tokens tokens = {0};
     ft_error err = {0};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -401,7 +406,7 @@ static void test_chat_errors(void **state)
         assert_int_equal(tokens.n, 0);
     }
     assert_int_equal(ft_vocab_chat(v->real, NULL, 0, NULL, &err, &tokens), FT_INVALID);
-    const ft_chat_message fine = {"user", "x"};
+    const ft_chat_message fine = {.role = "user", .content = "x"};
     tiny_gguf_opts none = {.no_chat_template = true}, odd = {.chat_template = "unheard of"};
     ft_vocab *without = load_tiny(&none), *unknown = load_tiny(&odd);
     assert_false(ft_vocab_has_chat(without));
@@ -525,7 +530,7 @@ static void test_limits(void **state)
     for (int chat = 0; chat < 2; chat++) {
         int asked = 0;
         const ft_tokenize_limits limits = {third_time, &asked, SIZE_MAX};
-        const ft_chat_message talk[] = {{"user", text}};
+        const ft_chat_message talk[] = {{.role = "user", .content = text}};
         ft_tokens tokens = {0};
         ft_error err = {0};
         const ft_status status = chat ? ft_vocab_chat(v->real, talk, 1, &limits, &err, &tokens)
