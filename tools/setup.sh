@@ -125,23 +125,29 @@ ft_llama() {
         touch "$venv/.done"
     fi
     FT_LLAMA_PREFIX=$(echo "$venv"/lib/python3*/site-packages)
-    ft_llama_common "$venv" >>"$log" 2>&1 || ft_say "no headers of libllama-common (log: $log): bench local" \
-        "measures llama.cpp in none of its ways"
+    ft_llama_common "$venv"
 }
 
-# ft_llama_common VENV: puts the headers of libllama-common into the prefix, for `bench local`. The package installs
-# the library without them.
+# The headers of llama.cpp's `common`, whose library is installed without them, and the chat templates that
+# its tests have: from the same archive.
 ft_llama_common() {
-    local to="$FT_LLAMA_PREFIX/include/llama-common" part="$1/common.part"
-    [ ! -e "$to" ] || return 0
-    rm -rf "$part"
-    mkdir -p "$part/llama-common" &&
-        PATH="$1/bin:$PATH" "$1/bin/python" -m pip --disable-pip-version-check download -q --no-cache-dir --no-deps \
-            --no-build-isolation --no-binary llama-cpp-python --require-hashes -d "$part" \
+    local venv="$1" log="$FT_CACHE/llama.log"
+    local headers="$FT_LLAMA_PREFIX/include/llama-common" templates="$FT_LLAMA_PREFIX/share/llama.cpp/templates"
+    [ -e "$templates/.done" ] && return 0
+    ft_say "fetching the headers of llama.cpp's common"
+    rm -rf "$venv/source"
+    mkdir -p "$venv/source" "$headers" "$templates"
+    {
+        PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip --disable-pip-version-check download -q --no-deps \
+            --require-hashes --no-build-isolation --no-binary llama-cpp-python -d "$venv/source" \
             -r "$FT_ROOT/tools/requirements-llama.txt" &&
-        tar -xzf "$part"/llama_cpp_python-*.tar.gz -C "$part/llama-common" --strip-components 4 --wildcards \
-            'llama_cpp_python-*/vendor/llama.cpp/common/*.h' &&
-        mv -T "$part/llama-common" "$to" && rm -rf "$part"
+            tar -xzf "$venv/source/"*.tar.gz -C "$headers" --wildcards --strip-components=4 \
+                '*/vendor/llama.cpp/common/*.h' &&
+            tar -xzf "$venv/source/"*.tar.gz -C "$templates" --wildcards --strip-components=5 \
+                '*/vendor/llama.cpp/models/templates/*.jinja'
+    } >>"$log" 2>&1 || ft_die "fetching the headers of llama.cpp's common failed (log: $log): is there a network?"
+    rm -rf "$venv/source"
+    touch "$templates/.done"
 }
 
 # ft_target: sets FT_TARGET to the demo target as its package ships it (Q4_1). It is used as it is: made

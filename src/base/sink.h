@@ -96,6 +96,9 @@ typedef struct ft_gen_sink {
                     size_t n_tokens);
     /* Called often, in prefill and while waiting: true ends the generation (FT_CANCELLED). */
     bool (*cancelled)(void *ctx);
+    /* Before the text: it begins within the model's thoughts, since the prompt has opened them
+     * (<think>). NULL: not asked for. */
+    void (*on_thinks)(void *ctx);
     /* What makes the text from now on (ft_msg_opened.target); at its beginning, and again if the
      * text goes on elsewhere. NULL: not asked for. */
     void (*on_target)(void *ctx, uint64_t target);

@@ -5,7 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cmd/endpoint.h"
 
@@ -22,6 +24,8 @@ static const ft_flag api_rows[] = {
      "a Host header to accept besides those of loopback addresses"},
     {"--allow-origin", NULL, FT_FLAG(ft_api_flags, allow_origins), "URL",
      "origin of web pages that may use the API"},
+    {"--chat-template", NULL, FT_FLAG(ft_api_flags, chat_template_file), "FILE",
+     "a chat template (Jinja) instead of the model's own"},
     {"--reasoning", NULL, FT_FLAG_ENUM(ft_api_flags, http.reasoning, reasoning_choices), "HOW",
      "thoughts between <think> marks: auto (apart, as reasoning_content), none (left in content)"},
     {"--no-page", NULL, FT_FLAG(ft_api_flags, http.no_page), NULL,
@@ -43,8 +47,8 @@ const ft_flag_group ft_flags_api_clients = FT_FLAG_ROWS(client_rows);
 bool ft_api_flags_given(const ft_api_flags *flags)
 {
     return flags->alias.n > 0 || flags->http.api_key || flags->api_key_file ||
-           flags->http.tls_cert || flags->http.tls_key || flags->allow_hosts.n > 0 ||
-           flags->allow_origins.n > 0;
+           flags->chat_template_file || flags->http.tls_cert || flags->http.tls_key ||
+           flags->allow_hosts.n > 0 || flags->allow_origins.n > 0;
 }
 
 static ft_status read_clients(ft_api_flags *flags, const char *who, ft_error *err)
@@ -86,6 +90,15 @@ static bool whose(void *ctx, const char *token, char name[FT_HTTP_NAME_SIZE])
     return known;
 }
 
+static ft_status read_template(const char *path, ft_error *err, char **out)
+{
+    size_t n;
+    const ft_status status = ft_file_read(path, (size_t)1 << 20, err, out, &n);
+    return status == FT_OK && n != strlen(*out)
+               ? ft_error_set(err, FT_INVALID, "%s: a chat template is text", path)
+               : status;
+}
+
 ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts openai,
                        ft_keyring *keys, ft_error *err)
 {
@@ -102,8 +115,13 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
         if (status == FT_OK)
             status = ft_cmd_check_secret(http.api_key, "the API's key", err);
     }
+    char *source = NULL;
+    if (status == FT_OK && flags->chat_template_file)
+        status = read_template(flags->chat_template_file, err, &source);
+    openai.chat_template = source;
     if (status == FT_OK)
         status = ft_openai_create(&openai, err, &api->openai);
+    free(source);
     if (status != FT_OK)
         return status;
     if (keys)

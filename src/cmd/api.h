@@ -12,6 +12,7 @@
 
 typedef struct ft_api_flags {
     const char *api_key_file;
+    const char *chat_template_file;
     ft_flag_list alias, allow_hosts, allow_origins;
     ft_http_opts http; /* address and TLS; host and port come from the command */
     ft_flag_list trusted_proxies;

@@ -12,9 +12,11 @@
 #include "base/rng.h"
 #include "base/secret.h"
 #include "constrain/constraint.h"
+#include "template/template.h"
 
 struct ft_openai {
     const ft_vocab *vocab;
+    ft_template *template;
     char *model_id; /* NULL: the server's model name */
     char **aliases; /* [n_aliases] */
     size_t n_aliases;
@@ -44,12 +46,14 @@ static uint32_t context_of(const ft_edge *edge)
     return ft_edge_server_info(edge)->limits.max_context;
 }
 
-static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, uint32_t context,
-                             const ft_gen_sink *sink, ft_error *err, ft_tokens *out)
+static ft_status make_prompt(const ft_openai *o, const ft_http_request *q, uint32_t context,
+                             const ft_gen_sink *sink, ft_error *err, ft_template_prompt *prompt)
 {
     const ft_tokenize_limits limits = {sink->cancelled, sink->ctx, context};
+    const ft_vocab *vocab = o->vocab;
+    ft_tokens *out = &prompt->tokens;
     if (q->chat)
-        return ft_vocab_chat(vocab, q->messages, q->n_messages, &limits, err, out);
+        return ft_template_apply(o->template, &q->conversation, &limits, err, prompt);
     if (q->prompt)
         return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), &limits, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)
@@ -125,15 +129,16 @@ static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
 }
 
 typedef struct texts {
-    ft_tokens prompt, prediction;
+    ft_template_prompt prompt;
+    ft_tokens prediction;
 } texts;
 
 static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                      const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
-    const uint32_t room = context_of(o->edge) - (uint32_t)t->prompt.n;
-    ft_gen_request request = {.prompt = t->prompt.id,
-                              .n_prompt = (uint32_t)t->prompt.n,
+    const uint32_t room = context_of(o->edge) - (uint32_t)t->prompt.tokens.n;
+    ft_gen_request request = {.prompt = t->prompt.tokens.id,
+                              .n_prompt = (uint32_t)t->prompt.tokens.n,
                               .prediction = t->prediction.id,
                               .n_prediction = (uint32_t)t->prediction.n,
                               .sampling = {.temperature = q->temperature,
@@ -142,7 +147,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                                            .min_p = q->min_p,
                                            .seed = q->seed,
                                            .penalties = q->penalties,
-                                           .answer_at = (uint32_t)t->prompt.n},
+                                           .answer_at = (uint32_t)t->prompt.tokens.n},
                               .constraint = q->constraint,
                               .max_tokens = q->max_tokens < room ? q->max_tokens : room,
                               .stops = q->stops,
@@ -173,18 +178,20 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     ft_edge *edge = edge_of(o, err);
     ft_status status = FT_UNAVAILABLE, predicted = FT_OK, constrained = FT_OK;
     if (edge)
-        status = make_prompt(o->vocab, q, context_of(edge), sink, err, &t.prompt);
+        status = make_prompt(o, q, context_of(edge), sink, err, &t.prompt);
     if (status == FT_OK)
-        status = check_length(t.prompt.n, context_of(edge), err);
+        status = check_length(t.prompt.tokens.n, context_of(edge), err);
     if (status == FT_OK)
         status = predicted =
             make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);
+    if (status == FT_OK && t.prompt.thinks && sink->on_thinks)
+        sink->on_thinks(sink->ctx);
     if (status == FT_OK)
         status = constrained = check_constraint(q, ft_edge_server_info(edge), err);
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
-                               .prompt_tokens = (uint32_t)t.prompt.n,
+                               .prompt_tokens = (uint32_t)t.prompt.tokens.n,
                                .completion_tokens = (uint32_t)s.tokens,
                                .cached_tokens = (uint32_t)s.cached_tokens,
                                .first_us = (int64_t)s.ttft.sum_us,
@@ -204,7 +211,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
         json_object_set_new(result->extension, "rule_reason", json_string(ft_why_name[s.rule_why]));
         json_object_set_new(result->extension, "same_tokens", json_boolean(s.same_tokens));
     }
-    ft_tokens_deinit(&t.prompt);
+    ft_template_prompt_deinit(&t.prompt);
     ft_tokens_deinit(&t.prediction);
     return status;
 }
@@ -219,15 +226,16 @@ static ft_status backend_tokenize(void *ctx, const ft_http_request *q, bool bos,
 {
     ft_openai *o = ctx;
     const ft_gen_sink sink = {.cancelled = never};
-    ft_tokens t = {0};
+    ft_template_prompt t = {0};
     ft_edge *edge = edge_of(o, err);
     ft_status status = FT_UNAVAILABLE;
     if (edge && (q->chat || bos))
-        status = make_prompt(o->vocab, q, UINT32_MAX, &sink, err, &t);
+        status = make_prompt(o, q, UINT32_MAX, &sink, err, &t);
     else if (edge)
-        status = ft_vocab_tokenize_text(o->vocab, q->prompt, strlen(q->prompt), NULL, err, &t);
-    *tokens = t.id;
-    *n = t.n;
+        status =
+            ft_vocab_tokenize_text(o->vocab, q->prompt, strlen(q->prompt), NULL, err, &t.tokens);
+    *tokens = t.tokens.id;
+    *n = t.tokens.n;
     return status;
 }
 
@@ -254,7 +262,7 @@ static ft_status backend_model(void *ctx, ft_error *err, ft_http_model *out)
     out->n_aliases = o->n_aliases;
     out->n_vocab = (uint32_t)ft_vocab_size(o->vocab);
     out->context_tok = server->limits.max_context;
-    out->chat_template = ft_vocab_chat_template(o->vocab);
+    out->chat_template = ft_template_source(o->template);
     out->text_bytes = server->limits.max_context * ft_vocab_longest_bytes(o->vocab);
     return FT_OK;
 }
@@ -293,6 +301,7 @@ static void release(ft_openai *o)
         free(o->aliases[i]);
     free(o->aliases);
     free(o->model_id);
+    ft_template_destroy(o->template);
     free(o);
 }
 
@@ -304,6 +313,11 @@ ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai 
         if (o)
             release(o);
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    }
+    ft_status status = ft_template_create(opts->vocab, opts->chat_template, err, &o->template);
+    if (status != FT_OK) {
+        release(o);
+        return status;
     }
     o->edge = opts->edge;
     o->vocab = opts->vocab;

@@ -21,13 +21,14 @@ typedef struct ft_openai ft_openai;
 typedef struct ft_openai_opts {
     ft_edge *edge;              /* borrowed; NULL: there is none yet */
     const ft_vocab *vocab;      /* borrowed */
+    const char *chat_template;  /* instead of the model's own; NULL: that */
     const char *model_id;       /* copied; NULL: the server's model name */
     const char *const *aliases; /* [n_aliases] further names; copied */
     size_t n_aliases;
     bool no_speculation; /* never draft */
 } ft_openai_opts;
 
-/* FT_NOMEM. */
+/* As ft_template_create. */
 FT_WARN_UNUSED ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err,
                                           ft_openai **out);
 /* Before there is an edge: sets the reason, one line. */

@@ -49,6 +49,11 @@ void ft_http_answer_deinit(ft_http_answer *a)
     *a = (ft_http_answer){0};
 }
 
+void ft_http_answer_thinks(ft_http_answer *a)
+{
+    a->think.state = FT_HTTP_THINK_INSIDE;
+}
+
 static json_t *json_logprob(float logprob)
 {
     /* JSON has no infinity; -9999 is what OpenAI says instead */

@@ -43,6 +43,9 @@ FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_ba
                                              int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
+/* The text that begins now is thought, until the mark. */
+void ft_http_answer_thinks(ft_http_answer *a);
+
 /* Adds text (UTF-8) and its tokens. A streamed answer appends an event to *out, a whole one keeps
  * the text. */
 FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,

@@ -104,6 +104,11 @@ static void on_away(void *ctx)
     (void)push(g); /* false: the next question whether it is cancelled says so */
 }
 
+static void on_thinks(void *ctx)
+{
+    ft_http_answer_thinks(&((ft_http_generation *)ctx)->answer);
+}
+
 static void on_target(void *ctx, uint64_t target)
 {
     ((ft_http_generation *)ctx)->answer.target = target;
@@ -166,6 +171,7 @@ static void *work(void *arg)
     const ft_gen_sink sink = {.ctx = g,
                               .on_text = on_text,
                               .cancelled = is_cancelled,
+                              .on_thinks = on_thinks,
                               .on_target = on_target,
                               .on_told = draft ? on_told : NULL,
                               .on_away = draft ? on_away : NULL};

@@ -33,9 +33,8 @@
 /* A checked request. Its strings are borrowed from the parsed body during generate. */
 typedef struct ft_http_request {
     bool chat;
-    const ft_chat_message *messages; /* chat: [n_messages] */
-    size_t n_messages;
-    const char *prompt; /* completion: text; NULL: prompt_tokens [n_prompt_tokens] */
+    ft_chat conversation; /* chat */
+    const char *prompt;   /* completion: text; NULL: prompt_tokens [n_prompt_tokens] */
     const int32_t *prompt_tokens;
     size_t n_prompt_tokens;
     float temperature, top_p, min_p; /* min_p and top_k: extensions */

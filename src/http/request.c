@@ -354,6 +354,45 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
     return status;
 }
 
+/* Variables that the template has from elsewhere. */
+static bool is_taken(const char *name)
+{
+    static const char *const taken[] = {"messages", "tools", "bos_token", "eos_token",
+                                        "add_generation_prompt"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(taken[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* What the template gets beside the messages. */
+static ft_status read_template_args(reader *r)
+{
+    ft_chat *chat = &r->out->request.conversation;
+    json_t *args = field(r, "chat_template_kwargs"), *effort = field(r, "reasoning_effort"), *v;
+    const char *name;
+    if (args && !json_is_object(args))
+        return wrong_type(r, "chat_template_kwargs", "an object");
+    json_object_foreach(args, name, v)
+    {
+        if (is_taken(name))
+            return wrong_value(r, "chat_template_kwargs",
+                               "an object of further variables, not messages or tokens");
+    }
+    if (json_object_size(args) > 0 && !(r->out->template_args = json_dumps(args, 0)))
+        return out_of_memory(r);
+    chat->template_args = r->out->template_args;
+    if (!effort)
+        return FT_OK;
+    if (!json_is_string(effort))
+        return wrong_type(r, "reasoning_effort", "a string");
+    chat->reasoning_effort = json_string_value(effort);
+    const size_t n = strspn(chat->reasoning_effort, "abcdefghijklmnopqrstuvwxyz");
+    if (n == 0 || n > 16 || n != json_string_length(effort))
+        return wrong_value(r, "reasoning_effort", "a word like 'low', 'medium' or 'high'");
+    return FT_OK;
+}
+
 static ft_status read_messages(reader *r)
 {
     ft_http_parsed *out = r->out;
@@ -367,13 +406,13 @@ static ft_status read_messages(reader *r)
     out->messages = calloc(n, sizeof *out->messages);
     if (!out->messages)
         return out_of_memory(r);
-    out->request.messages = out->messages;
-    out->request.n_messages = n;
+    out->request.conversation.messages = out->messages;
+    out->request.conversation.n_messages = n;
     out->n_prompts = 1;
     ft_status status = FT_OK;
     for (size_t i = 0; status == FT_OK && i < n; i++)
         status = read_message(r, json_array_get(v, i), i);
-    return status;
+    return status == FT_OK ? read_template_args(r) : status;
 }
 
 /* Adds a prompt of token ids; out->tokens has room. */
@@ -476,8 +515,8 @@ static ft_status check_text(reader *r, size_t most_bytes)
 {
     const ft_http_request *q = &r->out->request;
     size_t bytes = 0;
-    for (size_t i = 0; i < q->n_messages; i++)
-        bytes += strlen(q->messages[i].content);
+    for (size_t i = 0; i < q->conversation.n_messages; i++)
+        bytes += strlen(q->conversation.messages[i].content);
     for (size_t i = 0; i < r->out->n_prompts; i++) {
         const char *text = r->out->prompts[i].text;
         const size_t n = text ? strlen(text) : 0;
@@ -518,6 +557,7 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
 void ft_http_parsed_deinit(ft_http_parsed *parsed)
 {
     free(parsed->messages);
+    free(parsed->template_args);
     free(parsed->tokens);
     ft_buf_deinit(&parsed->constraint);
     json_decref(parsed->root);

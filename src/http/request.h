@@ -41,6 +41,7 @@ typedef struct ft_http_parsed {
     ft_buf constraint; /* its text */
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
+    char *template_args;       /* of the conversation, as text */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
 } ft_http_parsed;

@@ -27,12 +27,10 @@ static const struct {
     {"modalities", "[[\"text\"]]", "[\"text\"]"},
     {"audio", EMPTY, "null"},
     {"web_search_options", EMPTY, "null"},
-    {"reasoning_effort", NULL_, "null"},
     {"verbosity", "[\"medium\"]", "\"medium\""},
     /* grammars by older names, and templates */
     {"guided_*", NULL_, "null"},
     {"chat_template", NULL_, "null"},
-    {"chat_template_kwargs", EMPTY, "an empty object"},
     {"add_generation_prompt", "[true]", "true"},
     {"continue_final_message", "[false]", "false"},
     {"documents", EMPTY, "an empty list"},

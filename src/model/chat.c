@@ -2,9 +2,7 @@
 // Converts conversations to tokens. libllama renders text. The tokens must distinguish the
 // template's text from people's text; otherwise a message could end its own chat turn by spelling
 // "<|im_end|>". So the conversation is rendered twice. The second rendering has placeholders for
-// the contents and shows where each content is. Special tokens count only if they are wholly in the
-// template's text; nobody looks for them in people's. The text between them is tokenized piece by
-// piece. If people spelled none, the tokens are those that libllama makes of the whole rendering.
+// the contents and shows where each content is, for rendered.c.
 // Stateless; any thread.
 #include <ctype.h>
 #include <stdio.h>
@@ -18,22 +16,16 @@
 
 enum { MAX_MESSAGES = 4096, PLACEHOLDER_BYTES = 64, MAX_BYTES = 1 << 29 };
 
-/* A part of a rendering that people wrote. */
-typedef struct span {
-    size_t begin, end;
-} span;
-
 typedef struct chat {
     const ft_vocab *v;
     const ft_chat_message *messages; /* [n], as the caller gave them */
     size_t n;
-    const ft_tokenize_limits *limits;
     ft_error *err;
     struct llama_chat_message *view; /* [n], messages for libllama */
     char (*placeholder)[PLACEHOLDER_BYTES];
-    ft_buf text;    /* the rendering */
-    ft_buf outline; /* the rendering with placeholders */
-    span *contents; /* [n_contents], in order, not overlapping */
+    ft_buf text;          /* the rendering */
+    ft_buf outline;       /* the rendering with placeholders */
+    ft_stretch *contents; /* [n_contents], in order, not overlapping */
     size_t n_contents;
 } chat;
 
@@ -162,7 +154,7 @@ static ft_status find_contents(chat *c)
         size_t n_rest = (size_t)(where - rest);
         same = match_content(c, c->messages[i].content, at, rest, n_rest, &end);
         if (same)
-            c->contents[c->n_contents++] = (span){at, end};
+            c->contents[c->n_contents++] = (ft_stretch){at, end};
         at = end + n_rest;
         i = following;
     }
@@ -173,74 +165,10 @@ static ft_status find_contents(chat *c)
     return FT_OK;
 }
 
-/* Returns the next special token in the template's own text at or after *at, and sets *at to its
- * place; NULL: none. *content: the first content that does not end before *at; starts with 0. */
-static const ft_special *find_special(const chat *c, size_t *at, size_t *content)
-{
-    while (*at < c->text.len) {
-        while (*content < c->n_contents && c->contents[*content].end <= *at)
-            (*content)++;
-        const span *s = *content < c->n_contents ? &c->contents[*content] : NULL;
-        if (s && s->begin <= *at) {
-            *at = s->end;
-            continue;
-        }
-        const size_t limit = s ? s->begin : c->text.len;
-        const ft_special *found = ft_vocab_special_at(c->v, c->text.data + *at, limit - *at);
-        if (found)
-            return found;
-        (*at)++;
-    }
-    return NULL;
-}
-
-/* The text between two special tokens, either of which may be NULL. */
-static ft_status tokenize_between(const chat *c, const ft_special *left, size_t from,
-                                  const ft_special *right, size_t to, ft_tokens *out)
-{
-    const char *text = c->text.data;
-    while (left && left->strips_right && from < to && isspace((unsigned char)text[from]))
-        from++;
-    while (right && right->strips_left && to > from && isspace((unsigned char)text[to - 1]))
-        to--;
-    return ft_vocab_tokenize_text(c->v, text + from, to - from, c->limits, c->err, out);
-}
-
-static ft_status tokenize_all(const chat *c, ft_tokens *out)
-{
-    const ft_special *left = NULL, *right;
-    size_t from = 0, at = 0, content = 0;
-    ft_status st;
-    do {
-        right = find_special(c, &at, &content);
-        st = tokenize_between(c, left, from, right, right ? at : c->text.len, out);
-        if (st == FT_OK && right && ft_tokens_append(out, &right->token, 1) != FT_OK)
-            st = no_memory(c);
-        left = right;
-        from = at += right ? right->n : 0;
-    } while (st == FT_OK && right);
-    return st;
-}
-
-static ft_status tokenize(const chat *c, ft_tokens *out)
-{
-    const ft_vocab *v = c->v;
-    ft_tokens body = {0};
-    ft_status st = tokenize_all(c, &body);
-    /* Some templates write BOS themselves. */
-    if (st == FT_OK && v->add_bos && (body.n == 0 || body.id[0] != v->bos) &&
-        ft_tokens_append(out, &v->bos, 1) != FT_OK)
-        st = no_memory(c);
-    if (st == FT_OK && ft_tokens_append(out, body.id, body.n) != FT_OK)
-        st = no_memory(c);
-    ft_tokens_deinit(&body);
-    return st;
-}
-
 ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages, size_t n,
                         const ft_tokenize_limits *limits, ft_error *err, ft_tokens *out)
 {
-    chat c = {.v = vocab, .messages = messages, .n = n, .limits = limits, .err = err};
+    chat c = {.v = vocab, .messages = messages, .n = n, .err = err};
     size_t room = n > 0 && n <= MAX_MESSAGES ? n : 1;
     size_t before = out->n;
     c.view = calloc(room, sizeof *c.view);
@@ -255,8 +183,9 @@ ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages, 
         st = render(&c, &c.outline);
     if (st == FT_OK)
         st = find_contents(&c);
+    const ft_rendered rendered = {ft_buf_str(&c.text), c.text.len, c.contents, c.n_contents};
     if (st == FT_OK)
-        st = tokenize(&c, out);
+        st = ft_vocab_tokenize_rendered(vocab, &rendered, limits, err, out);
     if (st != FT_OK)
         out->n = before;
     ft_buf_deinit(&c.text);

@@ -2,7 +2,7 @@
 // A model's vocabulary, loaded alone through libllama. Invariants: the file has passed our own
 // checks before libllama sees it, and every id passed to libllama is in range. Calls that may throw
 // go through llama_calls.h. Immutable once loaded, so any thread may call. chat.c renders
-// conversations.
+// conversations, rendered.c tokenizes them.
 #include "model/vocab.h"
 
 #include <limits.h>
@@ -132,11 +132,12 @@ static ft_status measure_tokens(ft_vocab *v, ft_error *err)
 
 /* ---- special tokens ---- */
 
-static int by_first_byte(const void *a, const void *b)
+/* As bytes; the shorter of two that begin alike first. */
+static int by_bytes(const void *a, const void *b)
 {
     const ft_special *x = a, *y = b;
-    const unsigned char p = (unsigned char)x->text[0], q = (unsigned char)y->text[0];
-    return p != q ? (p > q) - (p < q) : (x->n < y->n) - (x->n > y->n);
+    const int differ = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    return differ != 0 ? differ : (x->n > y->n) - (x->n < y->n);
 }
 
 static ft_status collect_specials(ft_vocab *v, ft_error *err)
@@ -162,19 +163,60 @@ static ft_status collect_specials(ft_vocab *v, ft_error *err)
     }
     for (size_t byte = 0; byte < 256; byte++)
         v->special_from[byte + 1] += v->special_from[byte];
-    qsort(v->special, n, sizeof *v->special, by_first_byte);
+    qsort(v->special, n, sizeof *v->special, by_bytes);
     return FT_OK;
 }
 
-const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_t n)
+/* Of special[from..to), whose texts are the same before byte `at` and longer than that: the first
+ * whose byte there is not below c. */
+static size_t first_from(const ft_vocab *v, size_t from, size_t to, size_t at, unsigned c)
 {
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if ((unsigned char)v->special[middle].text[at] < c)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_t n, bool *open)
+{
+    const ft_special *found = NULL;
+    *open = false;
     if (n == 0)
         return NULL;
     const unsigned char first = (unsigned char)text[0];
-    for (size_t i = v->special_from[first]; i < v->special_from[first + 1]; i++)
-        if (v->special[i].n <= n && memcmp(v->special[i].text, text, v->special[i].n) == 0)
-            return &v->special[i];
-    return NULL;
+    size_t from = v->special_from[first], to = v->special_from[first + 1];
+    for (size_t at = 1; from < to; at++) { /* all that are left begin with text[0..at) */
+        for (; from < to && v->special[from].n <= at; from++)
+            found = v->special[from].n == at ? &v->special[from] : found;
+        *open = from < to && at == n;
+        if (from == to || at == n)
+            break;
+        const unsigned c = (unsigned char)text[at];
+        from = first_from(v, from, to, at, c);
+        to = first_from(v, from, to, at, c + 1);
+    }
+    return found;
+}
+
+bool ft_vocab_spells_special(const ft_vocab *v, const char *text, size_t n)
+{
+    bool open;
+    return ft_vocab_special_at(v, text, n, &open) || open;
+}
+
+size_t ft_vocab_n_special(const ft_vocab *v)
+{
+    return v->n_special;
+}
+
+const char *ft_vocab_special(const ft_vocab *v, size_t i, int32_t *token)
+{
+    *token = v->special[i].token;
+    return v->special[i].text;
 }
 
 static ft_status load(ft_gguf *gguf, ft_vocab *v)
@@ -249,6 +291,12 @@ int32_t ft_vocab_size(const ft_vocab *v)
 int32_t ft_vocab_bos(const ft_vocab *v)
 {
     return v->bos >= 0 ? v->bos : -1;
+}
+
+int32_t ft_vocab_eos(const ft_vocab *v)
+{
+    const int32_t eos = llama_vocab_eos(v->vocab);
+    return eos >= 0 ? eos : -1;
 }
 
 bool ft_vocab_is_eog(const ft_vocab *v, int32_t token)

@@ -39,6 +39,8 @@ const char *ft_vocab_chat_template(const ft_vocab *vocab);
 int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */
 int32_t ft_vocab_bos(const ft_vocab *vocab);
+/* End-of-sequence token, or -1. */
+int32_t ft_vocab_eos(const ft_vocab *vocab);
 /* Bytes of the longest token: a text of more than n times as many has more than n tokens. */
 size_t ft_vocab_longest_bytes(const ft_vocab *vocab);
 bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
@@ -70,6 +72,34 @@ FT_WARN_UNUSED ft_status ft_vocab_tokenize_text(const ft_vocab *vocab, const cha
  * tokens are spelled out; false: they have no bytes. Out-of-range ids append nothing. */
 FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bool special,
                                         ft_buf *out);
+
+/* Special tokens: control and unknown ones, which text can spell but must not become. */
+size_t ft_vocab_n_special(const ft_vocab *vocab);
+/* The text of special token i, as long as the vocabulary, and its id. */
+const char *ft_vocab_special(const ft_vocab *vocab, size_t i, int32_t *token);
+/* Whether the text begins with a special token, or is the beginning of one. */
+bool ft_vocab_spells_special(const ft_vocab *vocab, const char *text, size_t n);
+
+/* A part of a text. */
+typedef struct ft_stretch {
+    size_t begin, end;
+} ft_stretch;
+
+/* A rendered conversation. */
+typedef struct ft_rendered {
+    const char *text;
+    size_t n;
+    const ft_stretch *foreign; /* [n_foreign] what the template did not write; in order, apart */
+    size_t n_foreign;
+} ft_rendered;
+
+/* Appends the tokens of a rendered conversation; BOS comes first if the model wants it and the text
+ * does not begin with it. Special tokens count where no byte of them is foreign. limits: as
+ * ft_vocab_tokenize. */
+FT_WARN_UNUSED ft_status ft_vocab_tokenize_rendered(const ft_vocab *vocab,
+                                                    const ft_rendered *rendered,
+                                                    const ft_tokenize_limits *limits, ft_error *err,
+                                                    ft_tokens *out);
 
 /* Renders the conversation with the model's own template, ready for the assistant's answer, as
  * tokens; BOS comes first if the model wants it. Special tokens spelled in message text stay text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The inside of a vocabulary, shared by vocab.c and chat.c. */
+ * The inside of a vocabulary, shared by vocab.c, chat.c and rendered.c. */
 #ifndef FT_MODEL_VOCAB_IMPL_H
 #define FT_MODEL_VOCAB_IMPL_H
 
@@ -24,7 +24,7 @@ struct ft_vocab {
     uint64_t fingerprint;
     size_t longest_bytes;
     bool cut_at_spaces;  /* a cut at a space behind something else changes no token */
-    ft_special *special; /* [n_special], by their first bytes, then the longest first */
+    ft_special *special; /* [n_special], in the order of their bytes */
     size_t n_special;
     size_t special_from[257]; /* where those with a first byte begin */
 };
@@ -33,7 +33,9 @@ struct ft_vocab {
  * *out. libllama gets the metadata that the checks saw, and reads no file. Returns gguf->st. */
 FT_WARN_UNUSED ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out);
 
-/* Returns the longest special token that text[0..n) begins with; NULL: none. */
-const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n);
+/* Returns the longest special token that text[0..n) begins with; NULL: none. *open: the whole text
+ * is the beginning of a longer one. */
+const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n,
+                                      bool *open);
 
 #endif

@@ -205,8 +205,7 @@ static void test_chat(void **state)
     ft_error err = {0};
     must(ft_vocab_chat(b.vocab, messages, 2, NULL, &err, &prompt), &err);
     call c = {.q = {.chat = true,
-                    .messages = messages,
-                    .n_messages = 2,
+                    .conversation = {.messages = messages, .n_messages = 2},
                     .max_tokens = 12,
                     .temperature = 1,
                     .has_seed = true,
@@ -455,8 +454,9 @@ static void test_penalties(void **state)
 static void test_tokenize(void **state)
 {
     const ft_chat_message message = {.role = "user", .content = "hello"};
-    const ft_http_request asked[] = {{.prompt = "hello"},
-                                     {.chat = true, .messages = &message, .n_messages = 1}};
+    const ft_http_request asked[] = {
+        {.prompt = "hello"},
+        {.chat = true, .conversation = {.messages = &message, .n_messages = 1}}};
     for (size_t i = 0; i < 2; i++) {
         ft_error err = {0};
         int32_t *tokens;

@@ -39,11 +39,11 @@ static void check_request(const ft_http_request *q, size_t most_bytes)
         require_text(q->stops[i]);
         require(q->stops[i][0] != 0);
     }
-    require(!q->chat || q->n_messages > 0);
-    for (size_t i = 0; i < q->n_messages; i++) {
-        require_text(q->messages[i].role);
-        require_text(q->messages[i].content);
-        bytes += strlen(q->messages[i].content);
+    require(!q->chat || q->conversation.n_messages > 0);
+    for (size_t i = 0; i < q->conversation.n_messages; i++) {
+        require_text(q->conversation.messages[i].role);
+        require_text(q->conversation.messages[i].content);
+        bytes += strlen(q->conversation.messages[i].content);
     }
     require(bytes <= most_bytes);
     require(!q->prediction || strlen(q->prediction) <= most_bytes);
@@ -96,7 +96,8 @@ static void check_tokens(const char *data, size_t n)
     const ft_http_model model = {.id = "m", .text_bytes = 256, .n_vocab = VOCAB};
     const ft_http_backend backend = {.token_text = token_text};
     if (ft_http_tokenize_parse(data, n, &model, &fail, &t) == FT_OK) {
-        require(fail.http == 0 && (t.request.chat ? t.request.n_messages > 0 : !!t.request.prompt));
+        require(fail.http == 0 &&
+                (t.request.chat ? t.request.conversation.n_messages > 0 : !!t.request.prompt));
         if (t.request.prompt)
             require(strlen(t.request.prompt) <= model.text_bytes);
         ft_http_tokenize_deinit(&t);

@@ -52,12 +52,12 @@ static void test_chat(void **state)
          true, &p);
     const ft_http_request *q = &p.request;
     assert_true(q->chat);
-    assert_int_equal(q->n_messages, 4);
-    assert_string_equal(q->messages[0].role, "system");
-    assert_string_equal(q->messages[0].content, "be brief");
-    assert_string_equal(q->messages[1].content, "a\nb");
-    assert_string_equal(q->messages[2].content, "");
-    assert_string_equal(q->messages[3].content, "\xc3\xa9");
+    assert_int_equal(q->conversation.n_messages, 4);
+    assert_string_equal(q->conversation.messages[0].role, "system");
+    assert_string_equal(q->conversation.messages[0].content, "be brief");
+    assert_string_equal(q->conversation.messages[1].content, "a\nb");
+    assert_string_equal(q->conversation.messages[2].content, "");
+    assert_string_equal(q->conversation.messages[3].content, "\xc3\xa9");
     assert_true(q->temperature == 0.5f && q->top_p == 0.25f && q->min_p == 0.05f);
     assert_int_equal(q->top_k, 40);
     assert_true(q->has_seed && q->seed == UINT64_MAX);
@@ -564,9 +564,6 @@ static void test_unsupported(void **state)
         {"\"guided_regex\":\"a\"", "unsupported_parameter", "guided_regex"},
         {"\"structured_outputs\":{\"structural_tag\":\"a\"}", "unsupported_parameter",
          "structured_outputs"},
-        {"\"chat_template_kwargs\":{\"enable_thinking\":false}", "unsupported_parameter",
-         "chat_template_kwargs"},
-        {"\"reasoning_effort\":\"low\"", "unsupported_parameter", "reasoning_effort"},
         {"\"repeat_penalty\":0", "unsupported_parameter", "repeat_penalty"},
         {"\"min_tokens\":1", "unsupported_parameter", "min_tokens"},
         {"\"ignore_eos\":true", "unsupported_parameter", "ignore_eos"},
@@ -575,6 +572,38 @@ static void test_unsupported(void **state)
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
     check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+static void test_template_args(void **state)
+{
+    static const bad_case fields[] = {
+        {"\"chat_template_kwargs\":[1]", "invalid_type", "chat_template_kwargs"},
+        {"\"chat_template_kwargs\":{\"messages\":[]}", "invalid_value", "chat_template_kwargs"},
+        {"\"chat_template_kwargs\":{\"a\":1,\"bos_token\":\"x\"}", "invalid_value",
+         "chat_template_kwargs"},
+        {"\"reasoning_effort\":1", "invalid_type", "reasoning_effort"},
+        {"\"reasoning_effort\":\"\"", "invalid_value", "reasoning_effort"},
+        {"\"reasoning_effort\":\"<|im_end|>\"", "invalid_value", "reasoning_effort"},
+    };
+    ft_http_fail fail;
+    ft_http_parsed p;
+    (void)state;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],%s}",
+                 fields[i].body);
+        assert_int_equal(parse(body, true, &fail, &p), FT_INVALID);
+        assert_string_equal(fail.code, fields[i].code);
+        assert_string_equal(fail.param, fields[i].param);
+    }
+    assert_int_equal(parse("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                           "\"chat_template_kwargs\":{\"a\":[1],\"b\":\"c\"},"
+                           "\"reasoning_effort\":\"high\"}",
+                           true, &fail, &p),
+                     FT_OK);
+    assert_string_equal(p.request.conversation.template_args, "{\"a\": [1], \"b\": \"c\"}");
+    assert_string_equal(p.request.conversation.reasoning_effort, "high");
+    ft_http_parsed_deinit(&p);
 }
 
 /* A field's name that is cut in a character still makes a whole error object. */
@@ -693,6 +722,7 @@ int main(void)
         cmocka_unit_test(test_several),     cmocka_unit_test(test_names),
         cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
         cmocka_unit_test(test_unsupported), cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_template_args),
         cmocka_unit_test(test_penalties),   cmocka_unit_test(test_bad_penalties),
         cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
         cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),

@@ -231,7 +231,8 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
 {
     http_backend *b = ctx;
     char tokens[64];
-    const char *prompt = q->chat ? q->messages[q->n_messages - 1].content : q->prompt;
+    const char *prompt =
+        q->chat ? q->conversation.messages[q->conversation.n_messages - 1].content : q->prompt;
     if (!prompt) {
         snprintf(tokens, sizeof tokens, "tokens %zu", q->n_prompt_tokens);
         prompt = tokens;
@@ -262,7 +263,7 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
 static ft_status tokenize(void *ctx, const ft_http_request *q, bool bos, ft_error *err,
                           int32_t **tokens, size_t *n)
 {
-    const char *text = q->chat ? q->messages[0].content : q->prompt;
+    const char *text = q->chat ? q->conversation.messages[0].content : q->prompt;
     (void)ctx;
     *n = 0;
     *tokens = calloc(strlen(text) + 1, sizeof **tokens);

@@ -15,7 +15,7 @@
 #include "gguf.h"
 #include "llama.h"
 
-#define TOKEN_BYTES 16 /* more than the longest token text, NUL included */
+#define TOKEN_BYTES 48 /* more than the longest token text, NUL included */
 
 static const char chatml[] =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
@@ -157,6 +157,10 @@ static void add_tokenizer(writer *w)
         fill_spm(&t);
     else
         fill_bpe(&t);
+    for (uint32_t i = 0; o->control && o->control[i]; i++) {
+        snprintf(t.text[t.n - 1 - i], TOKEN_BYTES, "%s", o->control[i]);
+        t.kind[t.n - 1 - i] = CONTROL;
+    }
     if (o->last_token)
         snprintf(t.text[t.n - 1], TOKEN_BYTES, "%s", o->last_token);
     for (uint32_t i = 0; i < t.n; i++)

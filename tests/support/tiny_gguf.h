@@ -35,11 +35,12 @@ typedef struct tiny_gguf_opts {
     bool mixed_qkv;        /* attn_v in F16: Q, K and V cannot be concatenated */
     float rope_linear;     /* linear RoPE scaling factor, 0: none */
     bool no_chat_template; /* otherwise chatml */
-    const char *chat_template; /* instead of chatml */
-    const char *pre;           /* tokenizer.ggml.pre [smollm]; "": none */
-    bool spm;                  /* SentencePiece instead of BPE */
-    bool add_bos;              /* tokenizer.ggml.add_bos_token */
-    const char *last_token;    /* text of the last token, to make another vocabulary */
+    const char *chat_template;  /* instead of chatml */
+    const char *pre;            /* tokenizer.ggml.pre [smollm]; "": none */
+    bool spm;                   /* SentencePiece instead of BPE */
+    bool add_bos;               /* tokenizer.ggml.add_bos_token */
+    const char *last_token;     /* text of the last token, to make another vocabulary */
+    const char *const *control; /* further control tokens, at the vocabulary's end; then NULL */
     uint64_t seed;
 } tiny_gguf_opts;
 

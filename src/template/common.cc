@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls llama.cpp's `common`, and catches what it throws. It is C++ for this alone. Plain
+// conversations are rendered by the template as it is written. With tools or thoughts, `common`
+// also changes messages as a family of models needs it.
+#include "template/common.h"
+
+#include <pthread.h>
+
+#include <exception>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "chat.h"
+#include "log.h"
+
+struct ft_common {
+    common_chat_templates_ptr templates;
+};
+
+/* ---- what may go wrong ---- */
+
+/* The template's own words, of an error that says where it was raised. */
+static std::string words_of(const char *what)
+{
+    static const char *const marks[] = {"Jinja Exception: ", "\nError: "};
+    const std::string all = what;
+    for (const char *mark : marks) {
+        const size_t at = all.rfind(mark);
+        if (at != std::string::npos)
+            return all.substr(at + strlen(mark));
+    }
+    return all;
+}
+
+static ft_status guarded(ft_error *err, const std::function<void()> &call) noexcept
+{
+    try {
+        call();
+        return FT_OK;
+    } catch (const std::bad_alloc &) {
+        return ft_error_set(err, FT_NOMEM, "chat template: out of memory");
+    } catch (const std::exception &e) {
+        try {
+            return ft_error_set(err, FT_INVALID, "the model's chat template: %s",
+                                words_of(e.what()).c_str());
+        } catch (...) {
+            return ft_error_set(err, FT_NOMEM, "chat template: out of memory");
+        }
+    } catch (...) {
+        return ft_error_set(err, FT_INTERNAL, "chat template: an exception of an unknown type");
+    }
+}
+
+/* The parser and the program call themselves for each level of the source. */
+#define STACK_BYTES ((size_t)128 << 20)
+
+struct deep_call {
+    const std::function<void()> *call;
+    ft_error *err;
+    ft_status status;
+};
+
+static void *run_deep(void *arg)
+{
+    auto *d = static_cast<deep_call *>(arg);
+    d->status = guarded(d->err, *d->call);
+    return nullptr;
+}
+
+/* Calls it on a large stack, of which only what it uses takes memory. */
+static ft_status on_deep_stack(ft_error *err, const std::function<void()> &call) noexcept
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    deep_call d = {&call, err, FT_NOMEM};
+    if (pthread_attr_init(&attr) != 0)
+        return ft_error_set(err, FT_NOMEM, "chat template: out of memory");
+    const bool started = pthread_attr_setstacksize(&attr, STACK_BYTES) == 0 &&
+                         pthread_create(&thread, &attr, run_deep, &d) == 0;
+    if (started)
+        pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attr);
+    return started ? d.status
+                   : ft_error_set(err, FT_NOMEM, "chat template: no memory for a thread");
+}
+
+/* ---- templates ---- */
+
+static ft_status check_source(const char *source, ft_error *err)
+{
+    const size_t n = strlen(source);
+    size_t depth = 0;
+    if (n > FT_COMMON_SOURCE_MAX)
+        return ft_error_set(err, FT_INVALID,
+                            "a chat template of %zu bytes is too long, %zu at most", n,
+                            FT_COMMON_SOURCE_MAX);
+    for (size_t i = 0; i < n; i++) {
+        if (strchr("([{", source[i]))
+            depth++;
+        else if (strchr(")]}", source[i]) && depth > 0)
+            depth--;
+        if (depth > FT_COMMON_DEPTH_MAX)
+            return ft_error_set(err, FT_INVALID, "a chat template with brackets %d deep",
+                                FT_COMMON_DEPTH_MAX);
+    }
+    return FT_OK;
+}
+
+ft_status ft_common_create(const char *source, const char *bos, const char *eos, ft_error *err,
+                           ft_common **out)
+{
+    *out = nullptr;
+    ft_status status = check_source(source, err);
+    if (status != FT_OK)
+        return status;
+    return on_deep_stack(err, [&] {
+        static const bool quiet = (common_log_set_verbosity_thold(-1), true); // it logs prompts
+        (void)quiet;
+        auto common = std::make_unique<ft_common>();
+        common_chat_template(source, bos, eos); // says what is wrong, which the call below does not
+        common->templates = common_chat_templates_init(nullptr, source, bos, eos);
+        *out = common.release();
+    });
+}
+
+void ft_common_destroy(ft_common *common)
+{
+    if (common)
+        (void)!on_deep_stack(nullptr, [&] { delete common; });
+}
+
+/* ---- rendering ---- */
+
+static std::string text_of(const char *text)
+{
+    return text ? text : "";
+}
+
+static common_chat_msg message_of(const ft_chat_message &m)
+{
+    common_chat_msg out;
+    out.role = m.role;
+    out.content = text_of(m.content);
+    out.reasoning_content = text_of(m.reasoning);
+    out.tool_call_id = text_of(m.call_id);
+    out.tool_name = text_of(m.name);
+    for (size_t i = 0; i < m.n_calls; i++)
+        out.tool_calls.push_back({m.calls[i].name, m.calls[i].arguments, text_of(m.calls[i].id)});
+    return out;
+}
+
+/* Whether there is more than text. */
+static bool is_plain(const ft_chat *chat)
+{
+    for (size_t i = 0; i < chat->n_messages; i++)
+        if (chat->messages[i].n_calls > 0 || chat->messages[i].reasoning ||
+            strcmp(chat->messages[i].role, "tool") == 0)
+            return false;
+    return chat->n_tools == 0;
+}
+
+static void add_arguments(const ft_chat *chat, common_chat_templates_inputs *in)
+{
+    if (chat->template_args) {
+        const common_json args = common_json::parse(chat->template_args);
+        for (const auto &[name, value] : args.items()) {
+            in->chat_template_kwargs[name] = value.dump();
+            if (name == "enable_thinking" && value.is_boolean())
+                in->enable_thinking = value.get<bool>();
+        }
+    }
+    if (chat->reasoning_effort)
+        in->chat_template_kwargs["reasoning_effort"] = common_json(chat->reasoning_effort).dump();
+}
+
+static common_chat_templates_inputs inputs_of(const ft_chat *chat)
+{
+    common_chat_templates_inputs in;
+    for (size_t i = 0; i < chat->n_messages; i++)
+        in.messages.push_back(message_of(chat->messages[i]));
+    for (size_t i = 0; i < chat->n_tools; i++) {
+        const ft_chat_tool &t = chat->tools[i];
+        in.tools.push_back({t.name, text_of(t.description), t.parameters ? t.parameters : "{}"});
+    }
+    if (chat->choice == FT_CHAT_CHOICE_NONE)
+        in.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
+    in.parallel_tool_calls = chat->parallel_calls;
+    in.force_pure_content = is_plain(chat);
+    add_arguments(chat, &in);
+    return in;
+}
+
+ft_status ft_common_render(const ft_common *common, const ft_chat *chat, ft_error *err, ft_buf *out)
+{
+    return on_deep_stack(err, [&] {
+        const auto params = common_chat_templates_apply(common->templates.get(), inputs_of(chat));
+        if (ft_buf_append(out, params.prompt.data(), params.prompt.size()) != FT_OK)
+            throw std::bad_alloc();
+    });
+}
