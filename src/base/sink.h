@@ -112,6 +112,9 @@ typedef struct ft_gen_sink {
     /* The text has lost its server, or none has taken it yet, and looks for one; perhaps several
      * times. on_told ends it. NULL: not asked for. */
     void (*on_away)(void *ctx);
+    /* The text ends with this one of the request's stop strings: called before on_text brings its
+     * last text. NULL: not asked for. */
+    void (*on_stop)(void *ctx, size_t stop);
 } ft_gen_sink;
 
 #endif

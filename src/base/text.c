@@ -126,9 +126,10 @@ void ft_text_stream_deinit(ft_text_stream *ts)
     ft_buf_deinit(&ts->held);
 }
 
-/* Returns where the first complete stop string begins, or held.len. The first one is the one that
- * ends first; among those, the longest. So the text does not depend on its split into tokens. */
-static size_t find_stop(const ft_text_stream *ts)
+/* Returns where the first complete stop string begins, or held.len; sets ts->stop. The first one is
+ * the one that ends first; among those, the longest. So the text does not depend on its split into
+ * tokens. */
+static size_t find_stop(ft_text_stream *ts)
 {
     size_t begin = ts->held.len, end = SIZE_MAX;
     for (size_t s = 0; s < ts->n_stops; s++) {
@@ -138,6 +139,7 @@ static size_t find_stop(const ft_text_stream *ts)
         if (at && (b + n < end || (b + n == end && b < begin))) {
             begin = b;
             end = b + n;
+            ts->stop = s;
         }
     }
     return begin;

@@ -31,7 +31,8 @@ typedef struct ft_text_stream {
     ft_buf held;              /* bytes not yet handed out */
     const char *const *stops; /* [n_stops], borrowed; not empty strings */
     size_t n_stops;
-    bool stopped; /* a stop string was found */
+    bool stopped; /* a stop string was found: */
+    size_t stop;  /* its index */
 } ft_text_stream;
 
 /* The stop strings are borrowed until deinit. Every initialised stream needs a deinit. */

@@ -154,6 +154,8 @@ ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft, const ft_msg_ve
         status = tell(o, draft, v, n_shown);
     if (status != FT_OK)
         return ft_error_set(err, status, "edge: out of memory for the text");
+    if (o->stream.stopped && o->how.sink->on_stop)
+        o->how.sink->on_stop(o->how.sink->ctx, o->stream.stop);
     if (!show(o, n_shown))
         *finish = FT_FINISH_STOP;
     return FT_OK;

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "http/dialect.h"
 #include "http/json.h"
 #include "http/told.h"
 
@@ -33,6 +34,10 @@ ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
     if (status != FT_OK)
         return status;
     ft_hex(random, sizeof random, hex);
+    if (parsed->dialect) {
+        snprintf(a->id, sizeof a->id, "%s%s", parsed->dialect->shape->id_prefix, hex);
+        return ft_http_items_init(&a->items, parsed, a->id, now_s);
+    }
     snprintf(a->id, sizeof a->id, "%s-%s", parsed->request.chat ? "chatcmpl" : "cmpl", hex);
     return FT_OK;
 }
@@ -44,6 +49,7 @@ void ft_http_answer_deinit(ft_http_answer *a)
     ft_buf_deinit(&a->said);
     ft_buf_deinit(&a->piece);
     ft_buf_deinit(&a->told);
+    ft_http_items_deinit(&a->items);
     for (size_t i = 0; i < N_LISTS; i++)
         ft_buf_deinit(&a->logprobs[i]);
     *a = (ft_http_answer){0};
@@ -361,8 +367,12 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
     ft_status status = add_tokens(a, tokens, n_tokens);
     if (status == FT_OK)
         status = part(a, text, n);
+    if (ft_http_think_inside(&a->think))
+        a->items.thought_tok += (uint32_t)n_tokens;
     if (status != FT_OK || !a->parsed->stream)
         return status;
+    if (a->parsed->dialect)
+        return ft_http_items_push(&a->items, &a->thought, &a->said, out);
     if (a->thought.len == 0 && a->said.len == 0 && a->logprobs[TOKENS].len == 0 && a->told.len == 0)
         return FT_OK;
     status = begin_stream(a, out);
@@ -408,6 +418,14 @@ static ft_status end_whole(ft_http_answer *a, const char *finish, ft_buf *out)
     return close_object("", before, out);
 }
 
+static ft_status end_items(ft_http_answer *a, bool length, const ft_http_result *result,
+                           ft_buf *out)
+{
+    const ft_http_ending how = {.length = length, .stop = a->stop, .result = result};
+    const ft_status status = ft_http_items_push(&a->items, &a->thought, &a->said, out);
+    return status == FT_OK ? ft_http_items_end(&a->items, &how, out) : status;
+}
+
 ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_result *last,
                              ft_buf *out)
 {
@@ -415,6 +433,8 @@ ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_resul
     ft_status status = ft_http_think_finish(&a->think, &a->thought, &a->said);
     if (status != FT_OK)
         return status;
+    if (a->parsed->dialect)
+        return end_items(a, length, last, out);
     if (!a->parsed->stream) {
         status = end_whole(a, end.finish, out);
     } else {
@@ -433,6 +453,8 @@ ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_resul
 ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *sum, ft_buf *out)
 {
     const size_t before = out->len;
+    if (a->parsed->dialect)
+        return FT_OK;
     if (!a->parsed->stream || a->parsed->include_usage) {
         if (a->parsed->stream) {
             ft_buf_puts(out, "data: ");
@@ -446,7 +468,8 @@ ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *sum, ft
 
 ft_status ft_http_answer_fail(ft_http_answer *a, const ft_http_fail *fail, ft_buf *out)
 {
-    (void)a;
+    if (a->parsed->dialect)
+        return ft_http_items_fail(&a->items, fail, out);
     ft_buf_puts(out, "data: ");
     ft_status status = ft_http_fail_json(fail, out);
     return status == FT_OK ? ft_buf_puts(out, "\n\ndata: [DONE]\n\n") : status;

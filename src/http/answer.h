@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Answers in OpenAI's shapes: chat completions and completions, streamed (server-sent events) or
- * whole. Internal to the room. Each answer belongs to one thread.
+ * whole. http/items.h writes those of other APIs. Internal to the room. Each answer belongs to one
+ * thread.
  */
 #ifndef FT_HTTP_ANSWER_H
 #define FT_HTTP_ANSWER_H
@@ -12,6 +13,7 @@
 
 #include "base/buf.h"
 #include "http/fail.h"
+#include "http/items.h"
 #include "http/openai.h"
 #include "http/request.h"
 #include "http/think.h"
@@ -31,8 +33,10 @@ typedef struct ft_http_answer {
     /* What is not written yet, as JSON: a chat's list of tokens, or the four lists of completions.
      * Each is text at once, because jansson's values take ten times as much memory. */
     ft_buf logprobs[4];
-    size_t offset_char; /* completions: characters begun before the next token */
-    ft_buf told;        /* with include_draft: `foretoken` of the next event */
+    size_t offset_char;  /* completions: characters begun before the next token */
+    ft_buf told;         /* with include_draft: `foretoken` of the next event */
+    const char *stop;    /* the stop string that ended the text; NULL: none did */
+    ft_http_items items; /* of a request of another API: instead of events and choices */
 } ft_http_answer;
 
 /* parts: the model of a chat thinks between marks. Its thoughts become reasoning_content, unless

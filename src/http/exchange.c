@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "http/dialect.h"
 #include "http/json.h"
 #include "http/page.h"
 #include "http/reply.h"
@@ -25,6 +26,9 @@
 #define DRAIN_LIMITS 4
 
 typedef struct route route;
+
+typedef ft_status token_answer(const ft_http_backend *backend, const ft_http_model *model,
+                               const char *body, size_t n, ft_http_fail *fail, json_t **out);
 
 struct ft_http_exchange {
     ft_http *http;
@@ -51,12 +55,14 @@ struct ft_http_exchange {
 
 struct route {
     const char *path;
-    bool prefix;              /* more must follow */
-    bool post;                /* else GET and HEAD */
-    bool chat;                /* the body has messages, else a prompt */
-    bool open;                /* answered without a key; always there, but for pages */
-    bool metrics;             /* there if the backend has metrics; others: if it generates */
-    const ft_http_page *page; /* NULL: no page for people */
+    bool prefix;                    /* more must follow */
+    bool post;                      /* else GET and HEAD */
+    bool chat;                      /* the body has messages, else a prompt */
+    const ft_http_dialect *dialect; /* the body is as that API has it; NULL: as `chat` says */
+    bool open;                      /* answered without a key; always there, but for pages */
+    bool metrics;                   /* there if the backend has metrics; others: if it generates */
+    const ft_http_page *page;       /* NULL: no page for people */
+    token_answer *tokens;           /* of answer_tokens */
     enum MHD_Result (*answer)(ft_http_exchange *x);
 };
 
@@ -190,26 +196,13 @@ static enum MHD_Result answer_props(ft_http_exchange *x)
 
 /* --- tokens --- */
 
-typedef ft_status token_answer(const ft_http_backend *backend, const ft_http_model *model,
-                               const char *body, size_t n, ft_http_fail *fail, json_t **out);
-
-static enum MHD_Result answer_tokens(ft_http_exchange *x, token_answer *answer)
+static enum MHD_Result answer_tokens(ft_http_exchange *x)
 {
     json_t *root;
-    const ft_status status =
-        answer(&x->http->backend, &x->model, ft_buf_str(&x->body), x->body.len, &x->fail, &root);
+    const ft_status status = x->route->tokens(&x->http->backend, &x->model, ft_buf_str(&x->body),
+                                              x->body.len, &x->fail, &root);
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
     return status == FT_OK ? reply_json(x, root) : reply_fail(x);
-}
-
-static enum MHD_Result answer_tokenize(ft_http_exchange *x)
-{
-    return answer_tokens(x, ft_http_tokenize_answer);
-}
-
-static enum MHD_Result answer_detokenize(ft_http_exchange *x)
-{
-    return answer_tokens(x, ft_http_detokenize_answer);
 }
 
 /* --- completions --- */
@@ -232,6 +225,7 @@ static ft_status start(ft_http_exchange *x)
     const ft_http_ask ask = {.body = ft_buf_str(&x->body),
                              .n = x->body.len,
                              .chat = x->route->chat,
+                             .dialect = x->route->dialect,
                              .model = x->model,
                              .key_name = x->key_name[0] ? x->key_name : NULL,
                              .parts = x->http->reasoning == FT_HTTP_REASONING_AUTO &&
@@ -244,7 +238,7 @@ static ft_status start(ft_http_exchange *x)
 
 /* The status is sent with the first bytes. So a request that the backend refuses gets an error
  * status, even if it asks for a stream. */
-static enum MHD_Result answer_completion(ft_http_exchange *x)
+static enum MHD_Result answer_text(ft_http_exchange *x)
 {
     x->entered = ft_http_conns_enter(&x->http->conns);
     if (!x->entered) {
@@ -273,12 +267,28 @@ static enum MHD_Result answer_completion(ft_http_exchange *x)
 static const route routes[] = {
     {.path = "/v1/models", .answer = answer_models},
     {.path = "/v1/models/", .prefix = true, .answer = answer_model},
-    {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_completion},
-    {.path = "/v1/completions", .post = true, .answer = answer_completion},
-    {.path = "/v1/tokenize", .post = true, .answer = answer_tokenize},
-    {.path = "/tokenize", .post = true, .answer = answer_tokenize},
-    {.path = "/v1/detokenize", .post = true, .answer = answer_detokenize},
-    {.path = "/detokenize", .post = true, .answer = answer_detokenize},
+    {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_text},
+    {.path = "/v1/completions", .post = true, .answer = answer_text},
+    {.path = "/v1/responses", .post = true, .dialect = &ft_http_responses, .answer = answer_text},
+    {.path = "/v1/messages", .post = true, .dialect = &ft_http_messages, .answer = answer_text},
+    {.path = "/v1/messages/count_tokens",
+     .post = true,
+     .dialect = &ft_http_messages_count,
+     .tokens = ft_http_count_tokens_answer,
+     .answer = answer_tokens},
+    {.path = "/v1/tokenize",
+     .post = true,
+     .tokens = ft_http_tokenize_answer,
+     .answer = answer_tokens},
+    {.path = "/tokenize", .post = true, .tokens = ft_http_tokenize_answer, .answer = answer_tokens},
+    {.path = "/v1/detokenize",
+     .post = true,
+     .tokens = ft_http_detokenize_answer,
+     .answer = answer_tokens},
+    {.path = "/detokenize",
+     .post = true,
+     .tokens = ft_http_detokenize_answer,
+     .answer = answer_tokens},
     {.path = "/props", .answer = answer_props},
     {.path = "/", .open = true, .page = &ft_http_page_chat, .answer = answer_page},
     {.path = "/dashboard", .open = true, .page = &ft_http_page_dashboard, .answer = answer_page},
@@ -401,6 +411,7 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
                 x->route = r;
                 x->tail = path + n;
                 x->allow = r->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+                x->defaults.fail_json = r->dialect ? r->dialect->fail : NULL;
                 return FT_OK;
             }
     }

@@ -109,6 +109,12 @@ static void on_thinks(void *ctx)
     ft_http_answer_thinks(&((ft_http_generation *)ctx)->answer);
 }
 
+static void on_stop(void *ctx, size_t stop)
+{
+    ft_http_generation *g = ctx;
+    g->answer.stop = g->parsed.request.stops[stop];
+}
+
 static void on_target(void *ctx, uint64_t target)
 {
     ((ft_http_generation *)ctx)->answer.target = target;
@@ -173,6 +179,7 @@ static void *work(void *arg)
                               .cancelled = is_cancelled,
                               .on_thinks = on_thinks,
                               .on_target = on_target,
+                              .on_stop = on_stop,
                               .on_told = draft ? on_told : NULL,
                               .on_away = draft ? on_away : NULL};
     ft_http_result result = {.extension = g->parsed.n_texts > 1 ? json_array() : NULL};
@@ -218,6 +225,13 @@ static ft_status make_pair(ft_http_generation *g)
     return setsockopt(g->in, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0 ? FT_OK : FT_IO;
 }
 
+static ft_status parse(const ft_http_ask *ask, ft_http_fail *fail, ft_http_parsed *out)
+{
+    if (ask->dialect)
+        return ft_http_dialect_parse(ask->dialect, ask->body, ask->n, &ask->model, fail, out);
+    return ft_http_parse(ask->body, ask->n, ask->chat, &ask->model, fail, out);
+}
+
 ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_http_ask *ask,
                                     ft_http_fail *fail, ft_http_generation **out)
 {
@@ -229,7 +243,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     }
     g->backend = backend;
     g->in = -1;
-    ft_status status = ft_http_parse(ask->body, ask->n, ask->chat, &ask->model, fail, &g->parsed);
+    ft_status status = parse(ask, fail, &g->parsed);
     if (status != FT_OK) {
         free(g);
         return status;
@@ -279,12 +293,13 @@ void ft_http_generation_destroy(ft_http_generation *g)
     release(g);
 }
 
-/* A silent stream says a comment, between two events. */
+/* A silent stream says a comment, between two events; or what its API has for that. */
 static void say_comment(ft_http_generation *g)
 {
     const bool between = !g->tail[1] || (g->tail[0] == '\n' && g->tail[1] == '\n');
     if (between && (said_nothing_yet(g, SAID_SOMETHING) || atomic_load(&g->said) == SAID_SOMETHING))
-        g->comment = ": waiting\n\n"; /* server-sent events: clients skip it */
+        g->comment = g->parsed.dialect ? g->parsed.dialect->keep_alive
+                                       : ": waiting\n\n"; /* server-sent events: clients skip it */
 }
 
 ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd)

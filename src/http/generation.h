@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "http/dialect.h"
 #include "http/fail.h"
 #include "http/openai.h"
 
@@ -29,6 +30,7 @@ typedef struct ft_http_ask {
     const char *body; /* [n], borrowed during create */
     size_t n;
     bool chat;
+    const ft_http_dialect *dialect; /* NULL: none, the body is as `chat` says */
     ft_http_model model;
     bool parts;             /* ft_http_answer_init */
     const char *key_name;   /* borrowed as long as the generation; may be NULL */

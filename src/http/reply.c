@@ -87,7 +87,8 @@ enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_h
     const header more[] = {
         {"WWW-Authenticate", fail->http == 401 ? "Bearer" : NULL},
         {"Retry-After", fail->http == 429 || fail->http == 503 ? seconds : NULL}};
-    const bool made = ft_http_fail_json(fail, &body) == FT_OK;
+    const bool made =
+        (reply->fail_json ? reply->fail_json : ft_http_fail_json)(fail, &body) == FT_OK;
     enum MHD_Result result = queue(connection, &own, made ? from_buf(&body) : NULL, more, 2);
     ft_buf_deinit(&body);
     return result;

@@ -19,6 +19,8 @@ typedef struct ft_http_reply {
     const char *allow;  /* the value of Allow, or NULL */
     const char *csp;    /* Content-Security-Policy; NULL: nothing is allowed */
     bool close;         /* the connection is closed after it */
+    /* How an error is written; NULL: as OpenAI. */
+    ft_status (*fail_json)(const ft_http_fail *fail, ft_buf *out);
 } ft_http_reply;
 
 /* Queues a response. Takes the bytes of body, also on failure. */

@@ -502,14 +502,6 @@ ft_http_request ft_http_parsed_text(const ft_http_parsed *parsed, uint32_t i)
     return q;
 }
 
-static ft_status load(reader *r, const char *body, size_t n, size_t most_bytes)
-{
-    const char *text = r->out->request.chat ? "messages" : "prompt";
-    const ft_status status = ft_http_body_read(body, n, text, most_bytes, r->fail, &r->out->root);
-    r->root = r->out->root;
-    return status;
-}
-
 /* What has so many bytes that it cannot fit is refused before anybody renders or tokenizes it. */
 static ft_status check_text(reader *r, size_t most_bytes)
 {
@@ -534,12 +526,21 @@ static ft_status check_text(reader *r, size_t most_bytes)
 ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_model *model,
                         ft_http_fail *fail, ft_http_parsed *out)
 {
-    *out = (ft_http_parsed){.request = {.chat = chat}};
+    json_t *root;
+    const char *text = chat ? "messages" : "prompt";
+    *out = (ft_http_parsed){0};
+    const ft_status status = ft_http_body_read(body, n, text, model->text_bytes, fail, &root);
+    return status == FT_OK ? ft_http_parse_root(root, chat, model, fail, out) : status;
+}
+
+ft_status ft_http_parse_root(json_t *take_root, bool chat, const ft_http_model *model,
+                             ft_http_fail *fail, ft_http_parsed *out)
+{
+    *out = (ft_http_parsed){.request = {.chat = chat}, .root = take_root};
     *fail = (ft_http_fail){0};
-    reader r = {.fail = fail, .out = out};
+    reader r = {.root = take_root, .fail = fail, .out = out};
     ft_status status;
-    if ((status = load(&r, body, n, model->text_bytes)) != FT_OK ||
-        (status = read_model(&r, model)) != FT_OK ||
+    if ((status = read_model(&r, model)) != FT_OK ||
         (status = ft_http_refuse_unsupported(r.root, fail)) != FT_OK ||
         (status = read_scalars(&r)) != FT_OK || (status = read_stream_options(&r)) != FT_OK ||
         (status = read_stop(&r)) != FT_OK ||
@@ -560,6 +561,7 @@ void ft_http_parsed_deinit(ft_http_parsed *parsed)
     free(parsed->template_args);
     free(parsed->tokens);
     ft_buf_deinit(&parsed->constraint);
+    json_decref(parsed->asked);
     json_decref(parsed->root);
     *parsed = (ft_http_parsed){0};
 }

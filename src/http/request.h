@@ -15,6 +15,8 @@
 #include "http/fail.h"
 #include "http/openai.h"
 
+typedef struct ft_http_dialect ft_http_dialect; /* http/dialect.h */
+
 #define FT_HTTP_TEXTS_MAX      16 /* of a request: n for each of its prompts */
 #define FT_HTTP_STOPS_MAX      16
 #define FT_HTTP_STOP_BYTES_MAX 4096 /* so much text may wait until it is known not to be one */
@@ -38,7 +40,9 @@ typedef struct ft_http_parsed {
     bool include_usage;
     bool include_draft; /* extension: events say where their text comes from */
     ft_penalties penalties;
-    ft_buf constraint; /* its text */
+    ft_buf constraint;              /* its text */
+    const ft_http_dialect *dialect; /* NULL: the request is none of another API */
+    json_t *asked;                  /* such a request as it came; else NULL */
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
     char *template_args;       /* of the conversation, as text */
@@ -53,6 +57,10 @@ typedef struct ft_http_parsed {
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat,
                                        const ft_http_model *model, ft_http_fail *fail,
                                        ft_http_parsed *out);
+/* The same for a body that was parsed already. Takes root, also on failure. */
+FT_WARN_UNUSED ft_status ft_http_parse_root(json_t *take_root, bool chat,
+                                            const ft_http_model *model, ft_http_fail *fail,
+                                            ft_http_parsed *out);
 /* The request for text i < n_texts: its prompt, and the seed plus i. */
 ft_http_request ft_http_parsed_text(const ft_http_parsed *parsed, uint32_t i);
 /* The model's own copy of this name; NULL: it is not one of its names. */

@@ -28,6 +28,12 @@ typedef struct ft_http_think {
     ft_buf held;  /* what may be white space before a mark, or a part of one */
 } ft_http_think;
 
+/* Whether the text is not yet behind a thought. */
+static inline bool ft_http_think_inside(const ft_http_think *t)
+{
+    return t->state == FT_HTTP_THINK_INSIDE || t->state == FT_HTTP_THINK_BEHIND;
+}
+
 /* Frees what it holds. */
 void ft_http_think_deinit(ft_http_think *t);
 /* Adds text, and appends what is known by now. White space around both is left out. FT_NOMEM. */

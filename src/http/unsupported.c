@@ -11,11 +11,7 @@
 #define NULL_   "[]"                  /* only null */
 #define ZERO    "[0,0.0]"
 #define ONE     "[1,1.0]"
-static const struct {
-    const char *name;     /* ends in '*': all that begin so */
-    const char *harmless; /* a JSON list of the values that are accepted */
-    const char *only;
-} restricted[] = {
+static const ft_http_restricted restricted[] = {
     /* OpenAI */
     {"best_of", "[1]", "1"},
     {"echo", "[false]", "false"},
@@ -79,29 +75,34 @@ static bool goes_by(const char *name, const char *pattern)
     return pattern[n] == '*' ? strncmp(name, pattern, n) == 0 : strcmp(name, pattern) == 0;
 }
 
-static ft_status check(const char *name, json_t *v, ft_http_fail *fail)
+static ft_status check(const char *name, json_t *v, const ft_http_restricted *r, ft_http_fail *fail)
 {
-    for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
-        if (json_is_null(v) || !goes_by(name, restricted[i].name))
-            continue;
-        if (!is_one_of(v, restricted[i].harmless))
-            return ft_http_fail_set(fail, 400, "unsupported_parameter", name,
-                                    "'%.64s' is unsupported by this server: leave it out (only %s "
-                                    "is accepted).",
-                                    name, restricted[i].only);
+    if (json_is_null(v) || !goes_by(name, r->name) || is_one_of(v, r->harmless))
+        return FT_OK;
+    return ft_http_fail_set(fail, 400, "unsupported_parameter", name,
+                            "'%.64s' is unsupported by this server: leave it out (only %s is "
+                            "accepted).",
+                            name, r->only);
+}
+
+ft_status ft_http_refuse_restricted(json_t *root, const ft_http_restricted *list, size_t n,
+                                    ft_http_fail *fail)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach(root, name, v)
+    {
+        for (size_t i = 0; i < n; i++) {
+            const ft_status status = check(name, v, &list[i], fail);
+            if (status != FT_OK)
+                return status;
+        }
     }
     return FT_OK;
 }
 
 ft_status ft_http_refuse_unsupported(json_t *root, ft_http_fail *fail)
 {
-    const char *name;
-    json_t *v;
-    json_object_foreach(root, name, v)
-    {
-        const ft_status status = check(name, v, fail);
-        if (status != FT_OK)
-            return status;
-    }
-    return FT_OK;
+    return ft_http_refuse_restricted(root, restricted, sizeof restricted / sizeof *restricted,
+                                     fail);
 }

@@ -177,6 +177,7 @@ static void test_stop_across_pieces(void **state)
     assert_int_equal(ft_text_stream_push(&ts, "P and more", 10, &out), FT_OK);
     assert_string_equal(ft_buf_str(&out), "one <b> S");
     assert_true(ts.stopped);
+    assert_int_equal(ts.stop, 1);
     assert_int_equal(ft_text_stream_push(&ts, "after", 5, &out), FT_OK);
     assert_int_equal(ft_text_stream_finish(&ts, &out), FT_OK);
     assert_string_equal(ft_buf_str(&out), "one <b> S");

@@ -79,6 +79,34 @@ def check_completions(client, model):
     check("".join(c.choices[0].text for c in chunks) == choice.text, "the stream says the same")
 
 
+def check_responses(client, model):
+    ask = {"model": model, "input": "Name three colours, please.", "instructions": "Be brief.", "temperature": 0,
+           "max_output_tokens": 8}
+    whole = client.responses.create(**ask)
+    check(whole.object == "response" and whole.model == model and whole.output_text, "a response has text")
+    check(whole.status == ("incomplete" if whole.incomplete_details else "completed"), "it says whether it is complete")
+    check(whole.output[-1].type == "message" and whole.output[-1].role == "assistant", "its last item is a message")
+    check(whole.usage.input_tokens > 0 and 0 < whole.usage.output_tokens <= 8, "tokens are counted")
+    check(whole.usage.total_tokens == whole.usage.input_tokens + whole.usage.output_tokens, "and added")
+    events = list(client.responses.create(**ask, stream=True))
+    text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    check(text == whole.output_text == events[-1].response.output_text, "the stream says the same")
+    check([e.sequence_number for e in events] == list(range(len(events))), "its events are numbered")
+    check([e.type for e in events[:2]] == ["response.created", "response.in_progress"], "it begins so")
+    check(events[-1].type == f"response.{whole.status}", "it ends like the whole answer")
+    # the client's own accumulation, which wants a complete text: it stops before its last letter
+    with client.responses.stream(**ask, extra_body={"stop": [text[-1]]}) as stream:
+        check("".join(e.delta for e in stream if e.type == "response.output_text.delta") == text.split(text[-1])[0] ==
+              stream.get_final_response().output_text, "the client gathers the same")
+    history = client.responses.create(**{**ask, "input": [{"role": "user", "content": ask["input"]}, *whole.output, {
+        "role": "user", "content": [{"type": "input_text", "text": "More."}]}]}, tools=[{"type": "web_search"}],
+        include=["reasoning.encrypted_content"], store=False)
+    check(history.output_text, "an answer's items are input again")
+    raises(openai.BadRequestError, "unsupported_parameter", client.responses.create, **ask,
+           previous_response_id=whole.id)
+    raises(openai.BadRequestError, "invalid_value", client.responses.create, **{**ask, "max_output_tokens": 0})
+
+
 def check_errors(client, model):
     chat = client.chat.completions.create
     raises(openai.NotFoundError, "model_not_found", chat, model="no-such-model", messages=PROMPT)
@@ -99,6 +127,7 @@ def main():
     check(client.models.retrieve(model).id == model, "the model is found by its name")
     check_chat(client, model)
     check_completions(client, model)
+    check_responses(client, model)
     check_errors(client, model)
     if len(sys.argv) > 2:
         wrong = openai.OpenAI(base_url=sys.argv[1], api_key=key + "x", max_retries=0)

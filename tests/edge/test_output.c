@@ -114,6 +114,7 @@ typedef struct shown {
     uint32_t tokens;
     float logprob;
     bool refuses;
+    size_t n_stops, stop; /* calls of on_stop; what the last one said */
 } shown;
 
 static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
@@ -148,6 +149,13 @@ static void on_told(void *ctx, const ft_told *told)
     }
 }
 
+static void on_stop(void *ctx, size_t stop)
+{
+    shown *s = ctx;
+    s->n_stops++;
+    s->stop = stop;
+}
+
 typedef struct fixture {
     shown shown;
     ft_gen_sink sink;
@@ -158,7 +166,8 @@ typedef struct fixture {
 static void begin(fixture *f, uint32_t max_tokens, const char *const *stops, size_t n_stops)
 {
     ft_error err = {0};
-    f->sink = (ft_gen_sink){.ctx = &f->shown, .on_text = on_text, .on_told = on_told};
+    f->sink =
+        (ft_gen_sink){.ctx = &f->shown, .on_text = on_text, .on_told = on_told, .on_stop = on_stop};
     const ft_output_opts opts = {.vocab = vocab,
                                  .sink = &f->sink,
                                  .text = &f->text,
@@ -214,7 +223,7 @@ static void test_path_and_next(void **state)
 
 static void test_ends(void **state)
 {
-    const char *stops[] = {"cd"};
+    const char *stops[] = {"no", "cd"};
     fixture f = {0};
     begin(&f, 0, NULL, 0);
     assert_int_equal(add_run(&f, "ab$"), FT_FINISH_STOP); /* the end token is no text */
@@ -228,11 +237,13 @@ static void test_ends(void **state)
     assert_string_equal(f.shown.text, "abc");
     end(&f);
     f = (fixture){0};
-    begin(&f, 0, stops, 1);
+    begin(&f, 0, stops, 2);
     assert_int_equal(add_run(&f, "abc"), FT_FINISH_NONE); /* c is held back */
     assert_string_equal(f.shown.text, "ab");
+    assert_int_equal(f.shown.n_stops, 0);
     assert_int_equal(add_run(&f, "de"), FT_FINISH_STOP);
     assert_string_equal(f.shown.text, "ab");
+    assert_true(f.shown.n_stops == 1 && f.shown.stop == 1);
     end(&f);
     f = (fixture){.shown.refuses = true};
     begin(&f, 0, NULL, 0);

@@ -158,6 +158,12 @@ static ft_status tick(http_backend *b, const ft_http_request *q, const ft_gen_si
     return FT_OK;
 }
 
+static ft_status stop(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink)
+{
+    sink->on_stop(sink->ctx, q->n_stops - 1);
+    return say(b, q, sink, "half ", 5, NULL) ? FT_OK : FT_CANCELLED;
+}
+
 static const struct {
     const char *word;
     ft_status status;
@@ -169,6 +175,7 @@ static const struct {
 static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
                         const char *prompt, ft_error *err, ft_http_result *result)
 {
+    char text[FT_HTTP_NAME_SIZE + 32];
     if (strncmp(prompt, "prefill", 7) == 0) {
         work_until_cancelled(sink);
         return FT_CANCELLED;
@@ -196,7 +203,6 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         if (strcmp(prompt, refusals[i].word) == 0)
             return ft_error_set(err, refusals[i].status, "serve: %s", refusals[i].word);
     if (strncmp(prompt, "whose", 5) == 0) {
-        char text[FT_HTTP_NAME_SIZE + 32];
         snprintf(text, sizeof text, "%s %g", q->key_name ? q->key_name : "nobody's",
                  (double)q->slo_tokens_per_s);
         return echo(b, q, sink, text, result);
@@ -205,13 +211,16 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         say(b, q, sink, "half ", 5, NULL);
         return ft_error_set(err, FT_INTERNAL, "it broke");
     }
+    if (strncmp(prompt, "stopped", 7) == 0 && q->n_stops > 0)
+        return stop(b, q, sink);
+    if (strncmp(prompt, "silent", 6) == 0)
+        return FT_OK;
     if (strncmp(prompt, "lost", 4) == 0) {
         if (sink->on_away)
             sink->on_away(sink->ctx);
         return say(b, q, sink, "back", 4, NULL) ? FT_OK : FT_CANCELLED;
     }
     if (strncmp(prompt, "seed", 4) == 0) {
-        char text[32];
         snprintf(text, sizeof text, "%llu", (unsigned long long)q->seed);
         return echo(b, q, sink, text, result);
     }

@@ -17,6 +17,8 @@
  *   whose      whose key it came with ("nobody's": no name), and the token speed that was asked for
  *   break      "half ", then FT_INTERNAL
  *   lost       looks for a server, then "back"
+ *   stopped    "half ", then the request's last stop string ends it
+ *   silent     no text
  *   undrafted  whether no_speculation was asked for: "yes" or "no"
  *   pieces     the character U+2026 in two tokens
  *   seed       the seed

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of Anthropic's Messages API. Messages of one role that follow each other are one, as
+// that API has it. What a model thought earlier is left out, as chat templates do. `cache_control`
+// is not looked at: the prefix cache needs no marks.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/dialect.h"
+#include "http/json.h"
+#include "http/think.h"
+#include "http/unsupported.h"
+
+#define NULL_ "[]"
+
+/* Read here, or ignored. */
+static const char *const own[] = {"system",        "stop_sequences", "thinking",    "output_config",
+                                  "tool_choice",   "metadata",       "diagnostics", "service_tier",
+                                  "inference_geo", "cache_control",  "container",   NULL};
+
+static const ft_http_restricted restricted[] = {
+    {"max_completion_tokens", NULL_, "null: 'max_tokens' is its name here"},
+    {"stop", NULL_, "null: 'stop_sequences' is its name here"},
+    {"stream_options", NULL_, "null"},
+    {"container", NULL_, "null"},
+    {"mcp_servers", "[[]]", "an empty list"},
+    {"context_management", "[{},{\"edits\":[]}]", "an empty object"},
+    {"speed", "[\"standard\"]", "\"standard\""},
+    {"n", "[1]", "1"},
+    {"logprobs", "[false]", "false"},
+    {"top_logprobs", "[0]", "0"},
+};
+
+static const ft_http_renamed renamed[] = {{"stop", "stop_sequences"},
+                                          {"response_format", "output_config.format"},
+                                          {"reasoning_effort", "output_config.effort"},
+                                          {NULL, NULL}};
+
+/* NULL where the field is absent or null. */
+static json_t *field(json_t *object, const char *name)
+{
+    json_t *v = json_object_get(object, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static bool is(json_t *v, const char *text)
+{
+    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
+}
+
+static ft_status wrong(ft_http_translation *t, const char *name, const char *expected)
+{
+    return ft_http_fail_set(t->fail, 400, "invalid_type", name, "'%s' must be %s.", name, expected);
+}
+
+static ft_status unsupported(ft_http_translation *t, const char *name, const char *why)
+{
+    return ft_http_fail_set(t->fail, 400, "unsupported_parameter", name,
+                            "'%s' is unsupported by this server: %s.", name, why);
+}
+
+/* ---- messages ---- */
+
+static const char *const text_types[] = {"text", NULL};
+
+static ft_status add_block(ft_http_translation *t, json_t *content, size_t i, const char *path,
+                           json_t *parts)
+{
+    json_t *type = json_object_get(json_array_get(content, i), "type");
+    if (is(type, "thinking") || is(type, "redacted_thinking"))
+        return FT_OK;
+    return ft_http_translate_part(t, content, i, path, text_types, parts);
+}
+
+static ft_status add_content(ft_http_translation *t, const char *role, json_t *content,
+                             const char *path)
+{
+    json_t *parts = json_array();
+    ft_status status = parts ? FT_OK : ft_http_translate_nomem(t);
+    if (status == FT_OK && !json_is_array(content))
+        status = ft_http_translate_text(t, content, path, text_types, parts);
+    for (size_t i = 0; status == FT_OK && i < json_array_size(content); i++)
+        status = add_block(t, content, i, path, parts);
+    if (status == FT_OK)
+        return ft_http_translate_message(t, role, parts, true);
+    json_decref(parts);
+    return status;
+}
+
+static ft_status add_message(ft_http_translation *t, json_t *message, size_t i)
+{
+    char path[48];
+    json_t *role = json_object_get(message, "role");
+    snprintf(path, sizeof path, "messages[%zu]", i);
+    if (!json_is_object(message))
+        return wrong(t, path, "an object with 'role' and 'content'");
+    snprintf(path, sizeof path, "messages[%zu].role", i);
+    if (!is(role, "user") && !is(role, "assistant"))
+        return ft_http_fail_set(t->fail, 400, "invalid_value", path,
+                                "'%s' must be 'user' or 'assistant'.", path);
+    snprintf(path, sizeof path, "messages[%zu].content", i);
+    return add_content(t, json_string_value(role), json_object_get(message, "content"), path);
+}
+
+static ft_status read_messages(ft_http_translation *t)
+{
+    json_t *system = field(t->root, "system"), *messages = field(t->root, "messages");
+    const size_t n = json_array_size(messages);
+    ft_status status = FT_OK;
+    if (!messages)
+        return ft_http_fail_set(t->fail, 400, "missing_required_parameter", "messages",
+                                "'messages' is missing: at least one is needed.");
+    if (n == 0)
+        return wrong(t, "messages", "a list of at least one message");
+    if (is(json_object_get(json_array_get(messages, n - 1), "role"), "assistant"))
+        return unsupported(t, "messages",
+                           "the last message must be of the user, as an answer cannot go on in "
+                           "the assistant's words");
+    if (system)
+        status = add_content(t, "system", system, "system");
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = add_message(t, json_array_get(messages, i), i);
+    return status;
+}
+
+/* ---- other fields ---- */
+
+static ft_status read_stops(ft_http_translation *t)
+{
+    json_t *stops = field(t->root, "stop_sequences");
+    if (stops && !json_is_array(stops))
+        return wrong(t, "stop_sequences", "a list of strings");
+    return stops ? ft_http_translate_set(t, "stop", json_incref(stops)) : FT_OK;
+}
+
+/* A model that has marks for its thoughts thinks; how much, nobody tells it. */
+static ft_status check_thinking(ft_http_translation *t)
+{
+    json_t *thinking = field(t->root, "thinking"), *type = json_object_get(thinking, "type"),
+           *display = field(thinking, "display");
+    if (thinking && !json_is_object(thinking))
+        return wrong(t, "thinking", "an object with 'type'");
+    if (!thinking || is(type, "disabled"))
+        return FT_OK;
+    if (!is(type, "enabled") && !is(type, "adaptive"))
+        return unsupported(t, "thinking.type",
+                           "only 'enabled', 'adaptive' and 'disabled' are known");
+    if (display && !is(display, "summarized"))
+        return unsupported(t, "thinking.display", "thoughts are shown as they are");
+    if (!ft_http_think_marked(t->model->chat_template))
+        return unsupported(t, "thinking", "this model has no marks for its thoughts");
+    return FT_OK;
+}
+
+static ft_status read_output_config(ft_http_translation *t)
+{
+    json_t *config = field(t->root, "output_config"), *effort = field(config, "effort"),
+           *format = field(config, "format");
+    ft_status status = FT_OK;
+    if (config && !json_is_object(config))
+        return wrong(t, "output_config", "an object");
+    if (format && !is(json_object_get(format, "type"), "json_schema"))
+        return wrong(t, "output_config.format", "an object of type 'json_schema'");
+    if (effort)
+        status = ft_http_translate_set(t, "reasoning_effort", json_incref(effort));
+    if (status == FT_OK && format)
+        status = ft_http_translate_set(t, "response_format",
+                                       json_pack("{s:s,s:{s:s,s:O*}}", "type", "json_schema",
+                                                 "json_schema", "name", "answer", "schema",
+                                                 json_object_get(format, "schema")));
+    return status;
+}
+
+/* {"type": "auto"} of no tools says nothing. */
+static ft_status check_tool_choice(ft_http_translation *t)
+{
+    json_t *choice = field(t->root, "tool_choice"), *type = json_object_get(choice, "type");
+    if (!choice || is(type, "auto") || is(type, "none"))
+        return FT_OK;
+    return unsupported(t, "tool_choice", "leave it out (only 'auto' and 'none' are accepted)");
+}
+
+static ft_status translate_count(ft_http_translation *t)
+{
+    ft_status status;
+    if ((status = ft_http_refuse_restricted(
+             t->root, restricted, sizeof restricted / sizeof *restricted, t->fail)) != FT_OK ||
+        (status = read_stops(t)) != FT_OK || (status = check_thinking(t)) != FT_OK ||
+        (status = read_output_config(t)) != FT_OK || (status = check_tool_choice(t)) != FT_OK)
+        return status;
+    return read_messages(t);
+}
+
+static ft_status translate(ft_http_translation *t)
+{
+    if (!field(t->root, "max_tokens"))
+        return ft_http_fail_set(t->fail, 400, "missing_required_parameter", "max_tokens",
+                                "'max_tokens' is missing.");
+    return translate_count(t);
+}
+
+/* ---- errors ---- */
+
+static const char *type_of(int http)
+{
+    static const struct {
+        int http;
+        const char *type;
+    } types[] = {{401, "authentication_error"}, {403, "permission_error"},
+                 {404, "not_found_error"},      {413, "request_too_large"},
+                 {429, "rate_limit_error"},     {503, "overloaded_error"},
+                 {504, "timeout_error"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].http == http)
+            return types[i].type;
+    return http >= 500 ? "api_error" : "invalid_request_error";
+}
+
+/* `param` and `code` are ours: that API has no place for a field's name. */
+static ft_status fail_json(const ft_http_fail *fail, ft_buf *out)
+{
+    json_t *param = fail->param[0] ? ft_http_json_text(fail->param, strlen(fail->param)) : NULL;
+    json_t *message = ft_http_json_text(fail->message, strlen(fail->message));
+    return ft_http_json_append(json_pack("{s:s,s:{s:s,s:o,s:o*,s:s*},s:n}", "type", "error",
+                                         "error", "type", type_of(fail->http), "message", message,
+                                         "param", param, "code", fail->code, "request_id"),
+                               out);
+}
+
+/* ---- counting ---- */
+
+ft_status ft_http_count_tokens_answer(const ft_http_backend *backend, const ft_http_model *model,
+                                      const char *body, size_t n, ft_http_fail *fail, json_t **out)
+{
+    ft_http_parsed parsed;
+    ft_error err = {0};
+    int32_t *tokens = NULL;
+    size_t n_tokens = 0;
+    *out = NULL;
+    if (ft_http_dialect_parse(&ft_http_messages_count, body, n, model, fail, &parsed) != FT_OK)
+        return FT_INVALID;
+    ft_status status =
+        backend->tokenize(backend->ctx, &parsed.request, false, &err, &tokens, &n_tokens);
+    if (status == FT_OK)
+        *out = json_pack("{s:I}", "input_tokens", (json_int_t)n_tokens);
+    if (!*out)
+        ft_http_fail_from(fail, status == FT_OK ? FT_NOMEM : status, &err);
+    free(tokens);
+    ft_http_parsed_deinit(&parsed);
+    return *out ? FT_OK : FT_INVALID;
+}
+
+#define COMMON                                                                            \
+    .text = "messages", .own = own, .renamed = renamed, .shape = &ft_http_messages_shape, \
+    .fail = fail_json, .keep_alive = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+const ft_http_dialect ft_http_messages = {COMMON, .translate = translate};
+const ft_http_dialect ft_http_messages_count = {COMMON, .translate = translate_count};
+#undef COMMON
