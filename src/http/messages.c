@@ -14,9 +14,19 @@
 #define NULL_ "[]"
 
 /* Read here, or ignored. */
-static const char *const own[] = {"system",        "stop_sequences", "thinking",    "output_config",
-                                  "tool_choice",   "metadata",       "diagnostics", "service_tier",
-                                  "inference_geo", "cache_control",  "container",   NULL};
+static const char *const own[] = {"system",
+                                  "stop_sequences",
+                                  "thinking",
+                                  "output_config",
+                                  "tool_choice",
+                                  "metadata",
+                                  "diagnostics",
+                                  "service_tier",
+                                  "context_management",
+                                  "inference_geo",
+                                  "cache_control",
+                                  "container",
+                                  NULL};
 
 static const ft_http_restricted restricted[] = {
     {"max_completion_tokens", NULL_, "null: 'max_tokens' is its name here"},
@@ -24,7 +34,6 @@ static const ft_http_restricted restricted[] = {
     {"stream_options", NULL_, "null"},
     {"container", NULL_, "null"},
     {"mcp_servers", "[[]]", "an empty list"},
-    {"context_management", "[{},{\"edits\":[]}]", "an empty object"},
     {"speed", "[\"standard\"]", "\"standard\""},
     {"n", "[1]", "1"},
     {"logprobs", "[false]", "false"},
@@ -95,9 +104,9 @@ static ft_status add_message(ft_http_translation *t, json_t *message, size_t i)
     if (!json_is_object(message))
         return wrong(t, path, "an object with 'role' and 'content'");
     snprintf(path, sizeof path, "messages[%zu].role", i);
-    if (!is(role, "user") && !is(role, "assistant"))
+    if (!is(role, "user") && !is(role, "assistant") && !is(role, "system"))
         return ft_http_fail_set(t->fail, 400, "invalid_value", path,
-                                "'%s' must be 'user' or 'assistant'.", path);
+                                "'%s' must be 'user', 'assistant' or 'system'.", path);
     snprintf(path, sizeof path, "messages[%zu].content", i);
     return add_content(t, json_string_value(role), json_object_get(message, "content"), path);
 }
@@ -133,7 +142,8 @@ static ft_status read_stops(ft_http_translation *t)
     return stops ? ft_http_translate_set(t, "stop", json_incref(stops)) : FT_OK;
 }
 
-/* A model that has marks for its thoughts thinks; how much, nobody tells it. */
+/* A model that has marks for its thoughts thinks; how much, nobody tells it. With `adaptive` it may
+ * think or not. */
 static ft_status check_thinking(ft_http_translation *t)
 {
     json_t *thinking = field(t->root, "thinking"), *type = json_object_get(thinking, "type"),
@@ -147,11 +157,24 @@ static ft_status check_thinking(ft_http_translation *t)
                            "only 'enabled', 'adaptive' and 'disabled' are known");
     if (display && !is(display, "summarized"))
         return unsupported(t, "thinking.display", "thoughts are shown as they are");
-    if (!ft_http_think_marked(t->model->chat_template))
+    if (is(type, "enabled") && !ft_http_think_marked(t->model->chat_template))
         return unsupported(t, "thinking", "this model has no marks for its thoughts");
     return FT_OK;
 }
 
+/* What would be left out of the prompt: thoughts, which are in none; nothing else. */
+static ft_status check_context_management(ft_http_translation *t)
+{
+    json_t *edits = json_object_get(field(t->root, "context_management"), "edits");
+    for (size_t i = 0; i < json_array_size(edits); i++) {
+        json_t *type = json_object_get(json_array_get(edits, i), "type");
+        if (!json_is_string(type) || strncmp(json_string_value(type), "clear_thinking_", 15) != 0)
+            return unsupported(t, "context_management", "only thoughts are left out of prompts");
+    }
+    return FT_OK;
+}
+
+/* The effort `high` is that API's name for what a model does by itself. */
 static ft_status read_output_config(ft_http_translation *t)
 {
     json_t *config = field(t->root, "output_config"), *effort = field(config, "effort"),
@@ -161,7 +184,7 @@ static ft_status read_output_config(ft_http_translation *t)
         return wrong(t, "output_config", "an object");
     if (format && !is(json_object_get(format, "type"), "json_schema"))
         return wrong(t, "output_config.format", "an object of type 'json_schema'");
-    if (effort)
+    if (effort && !is(effort, "high"))
         status = ft_http_translate_set(t, "reasoning_effort", json_incref(effort));
     if (status == FT_OK && format)
         status = ft_http_translate_set(t, "response_format",
@@ -185,8 +208,9 @@ static ft_status translate_count(ft_http_translation *t)
     ft_status status;
     if ((status = ft_http_refuse_restricted(
              t->root, restricted, sizeof restricted / sizeof *restricted, t->fail)) != FT_OK ||
-        (status = read_stops(t)) != FT_OK || (status = check_thinking(t)) != FT_OK ||
-        (status = read_output_config(t)) != FT_OK || (status = check_tool_choice(t)) != FT_OK)
+        (status = check_context_management(t)) != FT_OK || (status = read_stops(t)) != FT_OK ||
+        (status = check_thinking(t)) != FT_OK || (status = read_output_config(t)) != FT_OK ||
+        (status = check_tool_choice(t)) != FT_OK)
         return status;
     return read_messages(t);
 }

@@ -127,6 +127,14 @@ static void test_messages_requests(void **state)
     assert_string_equal(p->request.stops[1], "yz");
     assert_int_equal(p->request.top_k, 3);
     ft_http_parsed_deinit(p);
+    /* as Claude Code asks: nothing of this changes the prompt */
+    p = good(d,
+             "{\"max_tokens\":5,\"thinking\":{\"type\":\"adaptive\"},\"context_management\":"
+             "{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":\"all\"}]},"
+             "\"output_config\":{\"effort\":\"high\"},\"messages\":[{\"role\":\"user\","
+             "\"content\":\"c\"},{\"role\":\"system\",\"content\":\"s\"}]}",
+             "user:c|system:s|");
+    ft_http_parsed_deinit(p);
     p = good(&ft_http_messages_count, "{\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]}",
              "user:c|");
     ft_http_parsed_deinit(p);
@@ -211,7 +219,7 @@ static void test_messages_refused(void **state)
     bad(d, "{\"max_tokens\":5}", "missing_required_parameter", "messages");
     bad(d, "{\"max_tokens\":5,\"messages\":[]}", "invalid_type", "messages");
     bad(d, "{\"max_tokens\":5,\"messages\":[1]}", "invalid_type", "messages[0]");
-    bad(d, "{\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":\"x\"}]}",
+    bad(d, "{\"max_tokens\":5,\"messages\":[{\"role\":\"developer\",\"content\":\"x\"}]}",
         "invalid_value", "messages[0].role");
     bad(d, "{\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":null}]}", "invalid_type",
         "messages[0].content");
@@ -234,6 +242,8 @@ static void test_messages_refused(void **state)
                 "output_config.format");
     bad_message("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}]", unsupported, "tools");
     bad_message("\"tool_choice\":{\"type\":\"any\"}", unsupported, "tool_choice");
+    bad_message("\"context_management\":{\"edits\":[{\"type\":\"clear_tool_uses_20250919\"}]}",
+                unsupported, "context_management");
     bad_message("\"mcp_servers\":[{}]", unsupported, "mcp_servers");
     bad_message("\"container\":\"c\"", unsupported, "container");
     bad_message("\"temperature\":9", "invalid_value", "temperature");
