@@ -18,24 +18,33 @@ static const char *item_id(const ft_http_items *items, char id[64])
     return id;
 }
 
+/* The object with a further member; NULL: out of memory. Takes both. */
+static json_t *with(json_t *take_object, const char *name, json_t *take_value)
+{
+    if (json_object_set_new(take_object, name, take_value) == 0)
+        return take_object;
+    json_decref(take_object);
+    return NULL;
+}
+
 /* Takes data. */
 static void event(ft_http_items *items, const char *name, json_t *take_data, ft_buf *out)
 {
-    json_object_set_new(take_data, "sequence_number", json_integer(items->n_events++));
-    ft_http_items_event(name, take_data, out);
+    json_t *number = json_integer(items->n_events++);
+    ft_http_items_event(name, with(take_data, "sequence_number", number), out);
 }
 
 /* ---- the response ---- */
 
-/* What the request said, else what holds. */
-static void echo(const ft_http_items *items, json_t *response, const char *name, json_t *take_other)
+/* Adds what the request said, else what holds. Takes both. */
+static json_t *echo(const ft_http_items *items, json_t *take_response, const char *name,
+                    json_t *take_other)
 {
     json_t *v = json_object_get(items->parsed->asked, name);
-    if (v && !json_is_null(v))
-        json_object_set(response, name, v);
-    else
-        json_object_set_new(response, name, json_incref(take_other));
+    if (!v || json_is_null(v))
+        return with(take_response, name, take_other);
     json_decref(take_other);
+    return with(take_response, name, json_incref(v));
 }
 
 static json_t *json_usage(const ft_http_items *items, const ft_http_result *r)
@@ -61,17 +70,17 @@ static json_t *json_response(const ft_http_items *items, const char *status, jso
         "response", "created_at", (json_int_t)items->created_s, "status", status, "background", 0,
         "error", take_error, "incomplete_details", cut, "model", items->parsed->model, "output",
         items->done, "previous_response_id", "store", 0, "truncation", "disabled", "usage", usage);
-    echo(items, r, "instructions", json_null());
-    echo(items, r, "max_output_tokens", json_null());
-    echo(items, r, "metadata", json_object());
-    echo(items, r, "parallel_tool_calls", json_true());
-    echo(items, r, "reasoning", json_null());
-    echo(items, r, "temperature", json_real((double)q->temperature));
-    echo(items, r, "text", json_pack("{s:{s:s}}", "format", "type", "text"));
-    echo(items, r, "tool_choice", json_string("auto"));
-    echo(items, r, "tools", json_array());
-    echo(items, r, "top_p", json_real((double)q->top_p));
-    echo(items, r, "user", json_null());
+    r = echo(items, r, "instructions", json_null());
+    r = echo(items, r, "max_output_tokens", json_null());
+    r = echo(items, r, "metadata", json_object());
+    r = echo(items, r, "parallel_tool_calls", json_true());
+    r = echo(items, r, "reasoning", json_null());
+    r = echo(items, r, "temperature", json_real((double)q->temperature));
+    r = echo(items, r, "text", json_pack("{s:{s:s}}", "format", "type", "text"));
+    r = echo(items, r, "tool_choice", json_string("auto"));
+    r = echo(items, r, "tools", json_array());
+    r = echo(items, r, "top_p", json_real((double)q->top_p));
+    r = echo(items, r, "user", json_null());
     return r;
 }
 
@@ -109,15 +118,6 @@ static json_t *json_place(const ft_http_items *items)
     char id[64];
     return json_pack("{s:s,s:I,s:i}", "item_id", item_id(items, id), "output_index",
                      (json_int_t)json_array_size(items->done), "content_index", 0);
-}
-
-/* Takes value. */
-static json_t *with(json_t *take_object, const char *name, json_t *take_value)
-{
-    if (json_object_set_new(take_object, name, take_value) == 0)
-        return take_object;
-    json_decref(take_object);
-    return NULL;
 }
 
 static json_t *json_indexed_item(const ft_http_items *items, json_t *take_item)
