@@ -59,8 +59,8 @@ typedef struct ft_sess_who {
     ft_session_id id, secret;
     bool has_nonce;
     ft_session_id nonce; /* of the Open that made it */
-    ft_key key;        /* a copy, taken when the session was opened; empty: no key */
-    ft_tenant *tenant; /* it has the credential */
+    ft_key key;          /* a copy, taken when the session was opened; empty: no key */
+    ft_tenant *tenant;   /* it has the credential */
 } ft_sess_who;
 
 /* What the client asked for. */

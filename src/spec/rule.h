@@ -41,7 +41,7 @@ typedef struct ft_rule_work {
     uint32_t n_vocab;
     ft_sampler *sampler;
     ft_penalizer penalizer;
-    float *room; /* [n_vocab] for draws under a constraint */
+    float *room;   /* [n_vocab] for draws under a constraint */
     void *scratch; /* as large as the rule asks for; NULL: nothing was asked for */
 } ft_rule_work;
 
@@ -49,7 +49,7 @@ typedef struct ft_rule_work {
 typedef struct ft_draw {
     const ft_sampling *sampling;
     const float *logits; /* [n_vocab] of the draft model */
-    ft_past past; /* with penalties or a constraint: the tokens before `position` */
+    ft_past past;        /* with penalties or a constraint: the tokens before `position` */
     uint32_t position;   /* of the drawn token in the text */
     uint32_t round;      /* the draft's; fixed, as the resolution, before its first draw */
     uint32_t resolution; /* of what goes into the evidence, in the rule's unit; 0: the terms' */

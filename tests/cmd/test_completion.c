@@ -57,7 +57,7 @@ static void test_bash_takes_it(void **state)
 static void test_commands(void **state)
 {
     assert_string_equal(complete("foretoken ser"), " serve ");
-    assert_string_equal(complete("foretoken simulate \"\""), " wisp qsv edgellm zhu ");
+    assert_string_equal(complete("foretoken simulate \"\""), " wisp qsv edgellm zhu fleet ");
     assert_string_equal(complete("foretoken bench ver"), " verify ");
     assert_string_equal(complete("foretoken completion \"\""), " bash zsh ");
     assert_string_equal(complete("foretoken nosuch"), "  ");

@@ -187,9 +187,10 @@ static void test_responses_refused(void **state)
     bad_response("\"top_logprobs\":2", unsupported, "top_logprobs");
     bad_response("\"n\":2", unsupported, "n");
     bad_response("\"messages\":[]", unsupported, "messages");
-    bad_response("\"grammar\":\"x\"", unsupported, "grammar");
+    bad_response("\"guided_regex\":\"x\"", unsupported, "guided_regex");
     bad_response("\"include\":[\"message.output_text.logprobs\"]", unsupported, "include");
-    bad_response("\"text\":{\"format\":{\"type\":\"no_such\"}}", unsupported, "text.format");
+    bad_response("\"text\":{\"format\":{\"type\":\"no_such\"}}", "invalid_value",
+                 "text.format.type");
     bad_response("\"text\":{\"verbosity\":\"high\"}", unsupported, "text.verbosity");
     bad_response("\"text\":{\"format\":7}", "invalid_type", "text.format");
     bad_response("\"reasoning\":{\"summary\":\"detailed\"}", unsupported, "reasoning.summary");
