@@ -76,7 +76,7 @@ static ft_status open_row(bench *b, ft_error *err)
                                  .kv_type = b->o->common->kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(b->engine, NULL, err, NULL);
+        status = ft_engine_warm(b->engine, NULL, NULL, err, NULL);
     if (status == FT_OK)
         status = ft_seq_create(b->engine, err, &b->seq);
     return status == FT_OK ? read_text(b, err) : status;

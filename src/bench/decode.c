@@ -103,7 +103,7 @@ static ft_status open_ours(bench *b, ft_error *err)
                            .kv_type = b->o->common->kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(b->engine, NULL, err, NULL);
+        status = ft_engine_warm(b->engine, NULL, NULL, err, NULL);
     for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
         status = ft_seq_create(b->engine, err, &b->seq[i]);
     return status;

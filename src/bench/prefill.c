@@ -99,7 +99,7 @@ static ft_status open_ours(bench *b, ft_error *err)
                                  .kv_type = b->o->common->kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(b->engine, NULL, err, NULL);
+        status = ft_engine_warm(b->engine, NULL, NULL, err, NULL);
     return status == FT_OK ? ft_seq_create(b->engine, err, &b->seq) : status;
 }
 

@@ -109,7 +109,7 @@ static ft_status open_engine(bench *x, ft_error *err)
     want(x->want_b, 0, B_ROWS);
     ft_status status = ft_engine_create(&opts, err, &x->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(x->engine, NULL, err, NULL);
+        status = ft_engine_warm(x->engine, NULL, NULL, err, NULL);
     if (status == FT_OK)
         status = ft_seq_create(x->engine, err, &x->a);
     if (status == FT_OK)

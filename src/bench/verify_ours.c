@@ -98,7 +98,7 @@ ft_status ft_bench_ours_create(const ft_bench_job *job, uint32_t max_tree, ft_er
     if (status == FT_OK)
         status = ft_engine_create(&opts, err, &o->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(o->engine, NULL, err, NULL);
+        status = ft_engine_warm(o->engine, NULL, NULL, err, NULL);
     const ft_judge_opts judge = {.engine = o->engine,
                                  .clock = ft_clock_monotonic(),
                                  .max_rows = opts.max_batch_tok,

@@ -149,6 +149,7 @@ static void keep_what_is_learnt(run_app *app)
              f->memory.size ? f->memory.size : "", (int)f->verifier.kv_type,
              f->device.names ? f->device.names : "", f->device.n_gpu_layers);
     ft_edge_flags_keep(&app->f.edge, of);
+    app->f.verifier.kept = app->f.edge.opts.kept;
 }
 
 static ft_status start(run_app *app, ft_error *err)
@@ -165,6 +166,7 @@ static ft_status start(run_app *app, ft_error *err)
     verifier->vocab = app->vocab;
     verifier->clock = ft_clock_monotonic();
     verifier->timeline = edge->timeline;
+    keep_what_is_learnt(app);
     ft_status status = ft_verifier_create(verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;
@@ -176,7 +178,6 @@ static ft_status start(run_app *app, ft_error *err)
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
     edge->reconnect_ms = RECONNECT_MS;
-    keep_what_is_learnt(app);
     if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
         edge->verify_us = ft_verifier_pass_us(app->verifier);
     return ft_edge_create(edge, err, &app->edge);

@@ -89,8 +89,8 @@ static const ft_flag edge_rows[] = {
      "drafts take a good part of a round"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
     {"--forget", NULL, FT_FLAG(ft_edge_flags, forget), NULL,
-     "begin without what earlier runs have learnt of when drafts pay, and keep nothing for later "
-     "ones"},
+     "begin without what earlier runs have learnt (when drafts pay, how long passes take), and "
+     "keep nothing for later ones"},
     {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
     {"--trace-mb", NULL, FT_FLAG(ft_edge_flags, trace_mb), "N",

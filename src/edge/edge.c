@@ -213,7 +213,7 @@ static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
         status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};
     if (status == FT_OK)
-        status = ft_engine_warm(edge->drafts.engine, &edge->how.clock, err, &warm);
+        status = ft_engine_warm(edge->drafts.engine, &edge->how.clock, &edge->how.kept, err, &warm);
     edge->drafts.lock.in_use = true;
     *forward_us = warm.n ? warm.us[0] : 0;
     return status;

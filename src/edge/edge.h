@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/kept_file.h"
 #include "base/constraint.h"
 #include "base/sink.h"
 #include "base/timeline.h"
@@ -115,12 +116,7 @@ typedef struct ft_edge_opts {
     ft_trace *trace;       /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
     ft_timeline *timeline; /* borrowed; gets what each round did (gen_timeline.h), with times of
                               `clock`; NULL: none */
-    /* Where what was learnt is kept for the next process (edge/kept.h). */
-    struct {
-        const char *folder; /* borrowed; it exists; NULL: nowhere */
-        const char *of;     /* borrowed; what times depend on beside the models and the server's
-                               kernels: addresses, threads, memory */
-    } kept;
+    ft_kept_place kept;    /* where what was learnt is kept for the next process (edge/kept.h) */
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits, the fallback target last.

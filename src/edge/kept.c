@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // {"version": 1, "of": "HASH", "exact": [...], "ratio": [...]}: the numbers of a kind of rule are
-// those of the controller, of the depth and of the calibration. A file's name goes by the hash, and
-// there are SLOTS names: two subjects that share one overwrite each other. Called by the thread
-// that makes or destroys the edge; no other one has it then.
+// those of the controller, of the depth and of the calibration (base/kept_file.h). Called by the
+// thread that makes or destroys the edge; no other one has it then.
 #include "edge/kept.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json_file.h"
+#include "base/kept_file.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/secret.h"
 #include "spec/control_kept.h"
 
 #define VERSION 1
-#define SLOTS   64
+#define KIND    "pair"
 #define DIGITS  9 /* of a number */
 
 enum { CALIBRATION = FT_CONTROL_KEPT + FT_DEPTH_KEPT, NUMBERS = CALIBRATION + 4 };
@@ -155,72 +152,37 @@ static uint64_t subject(const ft_edge *edge)
     return ft_fnv64(hash, edge->how.kept.of, strlen(edge->how.kept.of));
 }
 
-static char *path_of(const ft_edge *edge, const char *end)
+void ft_edge_kept_load(ft_edge *edge)
 {
-    const size_t room = strlen(edge->how.kept.folder) + 64;
-    char *path = malloc(room);
-    if (path)
-        snprintf(path, room, "%s/pair-%02d.json%s", edge->how.kept.folder,
-                 (int)(subject(edge) % SLOTS), end);
-    return path;
-}
-
-static void load_file(ft_edge *edge, const char *path)
-{
-    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
     ft_error err = {0};
     char *text = NULL;
     size_t n = 0;
-    ft_status status = ft_file_read(path, FT_JSON_FILE_MAX, &err, &text, &n);
+    if (!edge->how.kept.folder)
+        return;
+    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    ft_status status = ft_kept_file_read(&edge->how.kept, KIND, kept.of, &err, &text, &n);
     if (status == FT_OK)
         status = ft_edge_kept_read(text, n, &kept, &err);
     if (status == FT_OK)
-        FT_LOGI("edge", "begins with what an earlier process learnt path=%s", path);
+        FT_LOGI("edge", "begins with what an earlier process learnt folder=%s",
+                edge->how.kept.folder);
     else if (status != FT_NOT_FOUND)
-        FT_LOGW("edge", "what an earlier process learnt is ignored path=%s why=\"%s\"", path,
-                err.message);
+        FT_LOGW("edge", "what an earlier process learnt is ignored folder=%s why=\"%s\"",
+                edge->how.kept.folder, err.message);
     free(text);
-}
-
-void ft_edge_kept_load(ft_edge *edge)
-{
-    char *path = edge->how.kept.folder ? path_of(edge, "") : NULL;
-    if (path && access(path, F_OK) == 0)
-        load_file(edge, path);
-    free(path);
-}
-
-/* Whole or not at all. */
-static bool write_file(const char *path, const char *part, const ft_buf *text)
-{
-    FILE *file = fopen(part, "wx");
-    if (!file)
-        return false;
-    bool ok = fwrite(text->data, 1, text->len, file) == text->len;
-    ok = fclose(file) == 0 && ok && rename(part, path) == 0;
-    if (!ok)
-        (void)unlink(part);
-    return ok;
-}
-
-static void save_file(ft_edge *edge, const char *path, const char *part)
-{
-    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
-    ft_buf text = {0};
-    if (ft_edge_kept_write(&kept, &text) == FT_OK && !write_file(path, part, &text))
-        FT_LOGW("edge", "what was learnt is not kept path=%s why=\"%s\"", path, strerror(errno));
-    ft_buf_deinit(&text);
 }
 
 void ft_edge_kept_save(ft_edge *edge)
 {
-    char end[32];
+    ft_error err = {0};
+    ft_buf text = {0};
     if (!edge->how.kept.folder)
         return;
-    snprintf(end, sizeof end, ".%ld", (long)getpid());
-    char *path = path_of(edge, ""), *part = path_of(edge, end);
-    if (path && part)
-        save_file(edge, path, part);
-    free(path);
-    free(part);
+    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    ft_status status = ft_edge_kept_write(&kept, &text);
+    if (status == FT_OK)
+        status = ft_kept_file_write(&edge->how.kept, KIND, kept.of, text.data, text.len, &err);
+    if (status != FT_OK)
+        FT_LOGW("edge", "what was learnt is not kept why=\"%s\"", err.message);
+    ft_buf_deinit(&text);
 }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/kept_file.h"
 #include "base/status.h"
 #include "base/turn.h"
 #include "model/model.h"
@@ -73,24 +74,28 @@ typedef struct ft_engine_opts {
  * of memory later. FT_NOMEM, FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err,
                                           ft_engine **out);
-#define FT_WARM_PASSES 4
-/* How long the passes of a warm-up took: the faster of one thread and all threads. The passes
- * compute logits of all rows, up to max_logits. */
+#define FT_WARM_PASSES  4
+#define FT_WARM_ROWS(i) (1u << 2 * (i))
+/* How long the passes of a warm-up took. They compute logits of all rows, up to max_logits. */
 typedef struct ft_warm {
     uint32_t n;
-    uint32_t rows[FT_WARM_PASSES]; /* rows of each pass, on an empty sequence, ascending */
-    int64_t us[FT_WARM_PASSES];
+    uint32_t rows[FT_WARM_PASSES]; /* FT_WARM_ROWS(i), on an empty sequence */
+    int64_t us[FT_WARM_PASSES];    /* the faster of these two */
+    int64_t all_us[FT_WARM_PASSES], alone_us[FT_WARM_PASSES]; /* on all threads; on one; 0: not
+                                                                  measured */
 } ft_warm;
 /* Runs passes before the first user waits: one that reads all weights, then a few of growing size.
  * They build graphs and measure how long one thread and all threads take. No pass starts later than
  * FT_WARM_US, and a pass still running after FT_WARM_LIMIT_US is given up, so that a slow disk does
  * not delay the start for long. The times are logged; these passes and rows are not counted in
  * ft_engine_stats. The engine must have no sequences yet. out may be NULL. Times are measured by
- * `clock`; NULL: the machine's clock. FT_NOMEM, FT_INTERNAL: later passes would fail, too. */
+ * `clock`; NULL: the machine's clock. kept: where an earlier process has left the times, which are
+ * then not measured again, and where they are left for later ones; NULL: nowhere. FT_NOMEM,
+ * FT_INTERNAL: later passes would fail, too. */
 #define FT_WARM_US       250000
 #define FT_WARM_LIMIT_US 2000000
-FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock, ft_error *err,
-                                        ft_warm *out);
+FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock,
+                                        const ft_kept_place *kept, ft_error *err, ft_warm *out);
 /* All sequences must have been destroyed. */
 void ft_engine_destroy(ft_engine *engine);
 

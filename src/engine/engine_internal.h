@@ -61,6 +61,10 @@ struct ft_seq {
  * interrupted. */
 bool ft_engine_between_operations(void *engine);
 /* Computes engine->batch. FT_NOMEM, FT_INTERNAL; of a streamed model its errors. */
+/* Multiplications of a pass: matrices of the layers, and attention. n_seen: sum over rows of the
+ * tokens that they attend to. (An output head on a device does not count: threads are not chosen
+ * there.) */
+ft_pace_size ft_engine_pass_size(const ft_engine *engine, uint32_t n_rows, uint64_t n_seen);
 FT_WARN_UNUSED ft_status ft_engine_run_batch(ft_engine *engine, ft_error *err);
 /* Runs the output head on n of the kept rows, on all if rows is NULL; n == 0: none has logits then.
  * It is never given up half-way: nearly all of it is one operator, whose work threads claim in

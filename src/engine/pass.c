@@ -29,18 +29,20 @@ bool ft_engine_between_operations(void *ctx)
 /* A multiplication of attention, in floats, takes as long as two with rounded weights. */
 #define SEEN_COST 2
 
-/* Multiplications of the batch: matrices of the layers, and attention. (An output head on a device
- * does not count: threads are not chosen there.) */
-static ft_pace_size size_of(const ft_engine *engine)
+ft_pace_size ft_engine_pass_size(const ft_engine *engine, uint32_t n_rows, uint64_t n_seen)
 {
     const ft_hparams *hp = ft_model_hparams(engine->model);
-    const ft_batch *batch = &engine->batch;
     double n_embd = hp->n_embd, n_q = (double)hp->n_head * hp->head_dim;
     double n_kv = (double)hp->n_head_kv * hp->head_dim;
     double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
-    return (ft_pace_size){.n_rows = batch->n_rows,
-                          .work = (READ_ROWS + (double)batch->n_rows) * row +
-                                  (double)batch->n_seen * SEEN_COST * 2 * hp->n_layer * n_q};
+    return (ft_pace_size){.n_rows = n_rows,
+                          .work = (READ_ROWS + (double)n_rows) * row +
+                                  (double)n_seen * SEEN_COST * 2 * hp->n_layer * n_q};
+}
+
+static ft_pace_size size_of(const ft_engine *engine)
+{
+    return ft_engine_pass_size(engine, engine->batch.n_rows, engine->batch.n_seen);
 }
 
 /* The number of threads of the next pass, and the time that it has taken on them. */

@@ -6,6 +6,7 @@
 #define FT_SERVE_OPTS_H
 
 #include "base/clock.h"
+#include "base/kept_file.h"
 #include "base/timeline.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -30,6 +31,7 @@ typedef struct ft_verifier_opts {
     const ft_vocab *vocab;         /* borrowed */
     const ft_sched_policy *policy; /* NULL: ft_sched_default */
     ft_clock clock;
+    ft_kept_place kept;   /* where times of passes are kept for the next process */
     uint32_t max_context; /* the longest text in tokens; 0: the model's training context. Lowered to
                                that context, and to what the pool can hold for one session */
     ft_kv_type kv_type;

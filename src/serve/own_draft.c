@@ -113,7 +113,7 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
     ft_status status = ft_rule_work_create(v->opts.rules, v->model.n_vocab, err, &own->work);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &own->engine);
-    return status == FT_OK ? ft_engine_warm(own->engine, NULL, err, NULL) : status;
+    return status == FT_OK ? ft_engine_warm(own->engine, NULL, NULL, err, NULL) : status;
 }
 
 ft_status ft_own_create(const ft_verifier *v, ft_error *err, ft_own **out)

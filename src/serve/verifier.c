@@ -291,7 +291,7 @@ static ft_status create_judge(ft_verifier *v, ft_error *err)
 static ft_status warm(ft_verifier *v, ft_error *err)
 {
     ft_warm passes;
-    ft_status status = ft_engine_warm(v->engine, &v->opts.clock, err, &passes);
+    ft_status status = ft_engine_warm(v->engine, &v->opts.clock, &v->opts.kept, err, &passes);
     v->warm_pass_us = status == FT_OK && passes.n > 0 ? passes.us[0] : 0;
     for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
         const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);

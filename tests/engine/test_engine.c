@@ -265,8 +265,8 @@ static void test_warm(void **state)
     ft_warm warm;
     ft_seq *seq = NULL;
     ft_engine_get_stats(f->engine, &before);
-    assert_int_equal(ft_engine_warm(f->engine, NULL, NULL, &warm), FT_OK);
-    assert_int_equal(ft_engine_warm(f->portable, NULL, NULL, NULL), FT_OK);
+    assert_int_equal(ft_engine_warm(f->engine, NULL, NULL, NULL, &warm), FT_OK);
+    assert_int_equal(ft_engine_warm(f->portable, NULL, NULL, NULL, NULL), FT_OK);
     ft_engine_get_stats(f->engine, &after);
     assert_in_range(warm.n, 1, 3);
     for (uint32_t i = 0; i < warm.n; i++) {
