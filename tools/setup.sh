@@ -57,11 +57,23 @@ ft_pip() {
     "$1/bin/python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes "${@:2}"
 }
 
+# A grammar that a client sends can keep XGrammar's parser busy for minutes, and nothing stops it. This makes the parser call
+# CountWork (src/constrain/xgrammar.cpp) for each state that it looks at, and config.h says so.
+ft_xgrammar_count() {
+    local cpp="$1/cpp"
+    sed -i 's/^  void Enqueue(const ParserState& state) {$/&\n    CountWork();/
+            s/^class EarleyParser {$/void CountWork();\n&/' "$cpp/earley_parser.h" &&
+        sed -i 's/^  for (const auto& \[ref_id, parent_state\] : parent_states_map) {$/&\n    CountWork();/
+                s/^    Scan(state, ch);$/    CountWork();\n&/' "$cpp/earley_parser.cc" &&
+        [ "$(cat "$cpp"/earley_parser.{h,cc} | grep -c 'CountWork();')" = 4 ] &&
+        printf '#define XGRAMMAR_COUNTS_WORK 1\n' >>"$1/include/xgrammar/config.h"
+}
 # Builds XGrammar's static library from the source archive in `$1`/source into `$1`. Its own config.cmake wants
 # the Python bindings; one in the build folder comes first.
 ft_xgrammar_build() {
     local dir="$1"
     mkdir -p "$dir/build" && tar -xzf "$dir"/source/xgrammar-*.tar.gz -C "$dir/source" &&
+        ft_xgrammar_count "$dir"/source/xgrammar-*/ &&
         printf 'set(XGRAMMAR_%s OFF)\n' BUILD_PYTHON_BINDINGS ENABLE_CPPTRACE >"$dir/build/config.cmake" &&
         cmake -S "$dir"/source/xgrammar-*/ -B "$dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
             -DCMAKE_CXX_FLAGS="-fno-lto -DXGRAMMAR_LOG_CUSTOMIZE=1" -DCMAKE_INSTALL_LIBDIR=lib \
@@ -75,7 +87,7 @@ ft_xgrammar() {
     FT_XGRAMMAR_PREFIX=""
     [ "${FT_XGRAMMAR:-1}" = 1 ] || return 0
     version=$(sed -n 's/^xgrammar==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-xgrammar.txt")
-    dir="$FT_CACHE/xgrammar-$version"
+    dir="$FT_CACHE/xgrammar-$version-counted"
     if [ ! -e "$dir/.done" ]; then
         ft_say "building XGrammar once, about 2 minutes (log: $log)"
         rm -rf "$dir"

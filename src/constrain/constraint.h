@@ -69,7 +69,7 @@ size_t ft_grammar_bytes(const ft_grammar *grammar);
 /* Stands behind tokens of a text, all of which the grammar allows. One thread at a time. */
 typedef struct ft_matcher ft_matcher;
 
-/* Stands at the beginning. Holds a reference. FT_NOMEM. */
+/* Stands at the beginning. Holds a reference. Errors as ft_matcher_status. */
 FT_WARN_UNUSED ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out);
 /* NULL is legal. */
 void ft_matcher_destroy(ft_matcher *matcher);
@@ -85,7 +85,8 @@ bool ft_matcher_allows(ft_matcher *matcher, int32_t token);
 const uint32_t *ft_matcher_mask(ft_matcher *matcher);
 /* A token that ends a text: what is left to draw where no token may follow. */
 int32_t ft_matcher_end(const ft_matcher *matcher);
-/* There was no memory for a call: what it and later ones said is not to be used. */
-bool ft_matcher_failed(const ft_matcher *matcher);
+/* Not FT_OK: a call failed, and what it and later ones said is not to be used. FT_NOMEM;
+ * FT_INVALID: to look at all that the text may mean takes too much work, on every machine. */
+ft_status ft_matcher_status(const ft_matcher *matcher, ft_error *err);
 
 #endif

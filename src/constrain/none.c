@@ -67,8 +67,8 @@ int32_t ft_matcher_end(const ft_matcher *matcher)
     return 0;
 }
 
-bool ft_matcher_failed(const ft_matcher *matcher)
+ft_status ft_matcher_status(const ft_matcher *matcher, ft_error *err)
 {
-    return true;
+    return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
 }
 #endif

@@ -3,8 +3,15 @@
 // marks the matcher as failed. Its log is ours (XGRAMMAR_LOG_CUSTOMIZE): what it throws carries the
 // bare message, and a warning while it reads a constraint means that it ignores a part of it. That
 // is an error here. Nothing here knows texts, sessions or caches.
+//
+// XGrammar's parser counts the states that it looks at (tools/setup.sh), so that no grammar keeps a
+// thread: the same count on every machine, so a text does not depend on how fast one is.
 #ifdef FT_HAVE_XGRAMMAR
 #include <xgrammar/xgrammar.h>
+
+#ifndef XGRAMMAR_COUNTS_WORK
+#error "this XGrammar does not count its work: build it by tools/setup.sh, and configure anew"
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -19,11 +26,33 @@ extern "C" {
 #include "constrain/constraint.h"
 }
 
+/* States that one call may look at, for each token that it accepts. A tool's schema takes 150. A
+ * state takes 30 bytes in a matcher: with twice as much, long texts could take 500 MB. */
+#define CALL_WORK 1000
+/* What a call may take beyond it: 50 ms, in which no other text goes on; and all calls of a matcher.
+ * With half, the regular expression .{1,1000} would not take a text of 1000 letters. */
+#define CALL_EXCESS_WORK 200000
+#define EXCESS_WORK      4000000
+/* What a compilation may take: 2 s. A tool's schema takes up to a fifth. */
+#define COMPILE_WORK 100000000
+
+#define TOO_MUCH_WORK "it takes too much work: make it smaller, or less ambiguous"
+
+/* What is left to the call that runs on this thread. */
+static thread_local uint64_t work_left;
+
 /* The first warning of the compilation that runs on this thread; NULL: none runs. */
 static thread_local std::string *warned;
 
 namespace xgrammar
 {
+void CountWork()
+{
+    if (work_left == 0)
+        throw std::length_error(TOO_MUCH_WORK);
+    work_left--;
+}
+
 [[noreturn]] void LogFatalImpl(const std::string &, int, const std::string &message)
 {
     throw std::runtime_error(message);
@@ -52,8 +81,47 @@ struct ft_matcher {
     ft_grammar *grammar;
     std::vector<int32_t> followed; /* the tokens that it stands behind */
     std::vector<int32_t> mask;
-    bool failed;
+    uint64_t excess_left; /* of EXCESS_WORK */
+    ft_status status;     /* not FT_OK: it is not used any more */
 };
+
+/* One call of a matcher, which accepts so many tokens, may work. */
+class working
+{
+  public:
+    working(ft_matcher *matcher, size_t n_tokens)
+        : m(matcher), excess(std::min<uint64_t>(m->excess_left, CALL_EXCESS_WORK))
+    {
+        work_left = CALL_WORK * std::max<size_t>(n_tokens, 1) + excess;
+    }
+    ~working()
+    {
+        m->excess_left -= excess - std::min(excess, work_left);
+        work_left = 0;
+    }
+
+  private:
+    ft_matcher *m;
+    const uint64_t excess; /* the last part of what is left to the call */
+};
+
+/* For a catch of all: what was thrown. */
+static ft_status thrown()
+{
+    try {
+        throw;
+    } catch (const std::length_error &) {
+        return FT_INVALID;
+    } catch (...) {
+        return FT_NOMEM;
+    }
+}
+
+static ft_status say(ft_status status, ft_error *err)
+{
+    return ft_error_set(err, status, "constraint: %s",
+                        status == FT_NOMEM ? "out of memory" : TOO_MUCH_WORK);
+}
 
 bool ft_constrain_available(void)
 {
@@ -151,6 +219,7 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
         return status;
     std::string warning;
     warned = &warning;
+    work_left = COMPILE_WORK;
     try {
         status = compile(vocab, c, warning, err, out);
     } catch (const std::bad_alloc &) {
@@ -191,14 +260,12 @@ ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out
 {
     *out = nullptr;
     try {
+        work_left = CALL_EXCESS_WORK;
         const size_t n_vocab = (size_t)grammar->compiled.GetTokenizerInfo().GetVocabSize();
-        *out = new ft_matcher{xgrammar::GrammarMatcher(grammar->compiled),
-                              grammar,
-                              {},
-                              std::vector<int32_t>((n_vocab + 31) / 32),
-                              false};
+        *out = new ft_matcher{xgrammar::GrammarMatcher(grammar->compiled), grammar,     {},
+                              std::vector<int32_t>((n_vocab + 31) / 32),   EXCESS_WORK, FT_OK};
     } catch (...) {
-        return ft_error_set(err, FT_NOMEM, "constraint: out of memory");
+        return say(thrown(), err);
     }
     ft_grammar_ref(grammar);
     return FT_OK;
@@ -224,10 +291,11 @@ static size_t common(const ft_matcher *m, const int32_t *tokens, size_t n, size_
 static bool accept(ft_matcher *m, const int32_t *tokens, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        m->followed.reserve(m->followed.size() + 1);
-        if (m->at.IsTerminated() || !m->at.AcceptToken(tokens[i]))
+        m->followed.push_back(tokens[i]); /* first: it may throw */
+        if (m->at.IsTerminated() || !m->at.AcceptToken(tokens[i])) {
+            m->followed.pop_back();
             return false;
-        m->followed.push_back(tokens[i]);
+        }
     }
     return true;
 }
@@ -237,14 +305,15 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
 {
     ft_matcher *m = matcher;
     size_t in_a = common(m, a, n_a, 0), in_b = in_a == n_a ? common(m, b, n_b, in_a) : 0;
-    if (m->failed)
+    if (m->status != FT_OK)
         return false;
     try {
+        working w(m, n_a - in_a + n_b - in_b);
         m->at.Rollback((int)(m->followed.size() - in_a - in_b));
         m->followed.resize(in_a + in_b);
         return accept(m, a + in_a, n_a - in_a) && accept(m, b + in_b, n_b - in_b);
     } catch (...) {
-        m->failed = true;
+        m->status = thrown();
         return false;
     }
 }
@@ -252,12 +321,14 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
 bool ft_matcher_allows(ft_matcher *matcher, int32_t token)
 {
     try {
-        if (matcher->failed || matcher->at.IsTerminated() || !matcher->at.AcceptToken(token))
+        working w(matcher, 1);
+        if (matcher->status != FT_OK || matcher->at.IsTerminated() ||
+            !matcher->at.AcceptToken(token))
             return false;
         matcher->at.Rollback(1);
         return true;
     } catch (...) {
-        matcher->failed = true;
+        matcher->status = thrown();
         return false;
     }
 }
@@ -273,11 +344,12 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     tensor.dtype = {kDLInt, 32, 1};
     tensor.shape = &shape;
     try {
-        if (m->failed || m->at.IsTerminated())
+        working w(m, 1);
+        if (m->status != FT_OK || m->at.IsTerminated())
             return nullptr;
         m->at.FillNextTokenBitmask(&tensor);
     } catch (...) {
-        m->failed = true;
+        m->status = thrown();
         return nullptr;
     }
     const bool some = std::any_of(m->mask.begin(), m->mask.end(), [](int32_t w) { return w != 0; });
@@ -289,8 +361,8 @@ int32_t ft_matcher_end(const ft_matcher *matcher)
     return matcher->grammar->end;
 }
 
-bool ft_matcher_failed(const ft_matcher *matcher)
+ft_status ft_matcher_status(const ft_matcher *matcher, ft_error *err)
 {
-    return matcher->failed;
+    return matcher->status == FT_OK ? FT_OK : say(matcher->status, err);
 }
 #endif

@@ -382,9 +382,12 @@ static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error 
     if (status != FT_OK ||
         ft_matcher_follow(*out, o->prompt + o->n_prompt - o->n_answer, o->n_answer, NULL, 0))
         return status;
+    status = ft_matcher_status(*out, err);
     ft_matcher_destroy(*out);
     *out = NULL;
-    return ft_error_set(err, FT_INVALID, "serve: the answer so far does not fit the constraint");
+    return status != FT_OK ? status
+                           : ft_error_set(err, FT_INVALID,
+                                          "serve: the answer so far does not fit the constraint");
 }
 
 static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err,

@@ -207,9 +207,8 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
         ft_sess_end(s, FT_INVALID, err.message);
         return;
     }
-    if (s->asked.matcher && ft_matcher_failed(s->asked.matcher)) {
-        ft_sess_end(s, FT_UNAVAILABLE,
-                    "serve: no memory for the constraint: open again with the text so far");
+    if (s->asked.matcher && ft_matcher_status(s->asked.matcher, &err) != FT_OK) {
+        ft_sess_end(s, err.code == FT_NOMEM ? FT_UNAVAILABLE : err.code, err.message);
         return;
     }
     if (!take_early(s))

@@ -84,7 +84,7 @@ static void check(ft_constraint_kind kind, const char *text, const char *good, c
     ft_matcher *m = matcher_of(kind, text);
     if (!takes(m, good) || takes(m, bad))
         fail_msg("%s: takes %s: %d, takes %s: %d", text, good, takes(m, good), bad, takes(m, bad));
-    assert_false(ft_matcher_failed(m));
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
     ft_matcher_destroy(m);
 }
 
@@ -132,7 +132,7 @@ static void test_follow(void **state)
     assert_null(ft_matcher_mask(m));
     assert_true(ft_matcher_follow(m, NULL, 0, NULL, 0));
     assert_true(ft_matcher_allows(m, 'a'));
-    assert_false(ft_matcher_failed(m));
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
     ft_matcher_destroy(m);
 }
 
@@ -163,7 +163,7 @@ static void test_nothing_fits(void **state)
     needs_xgrammar();
     ft_matcher *m = matcher_of(FT_CONSTRAINT_GRAMMAR, "root ::= root");
     assert_null(ft_matcher_mask(m));
-    assert_false(ft_matcher_failed(m));
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
     assert_int_equal(ft_matcher_end(m), END);
     ft_matcher_destroy(m);
 }
@@ -233,11 +233,48 @@ static void test_limits(void **state)
     refused(FT_CONSTRAINT_REGEX, text, n, "states");
 }
 
+/* A parser that follows all ways to read a text gives up. */
+static void test_work(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_GRAMMAR,
+                               "root ::= a\na ::= \"a\" | \"b\" a | a a | a a a | a \"c\" a");
+    int32_t text[1024];
+    ft_error err = {0};
+    for (uint32_t i = 0; i < 1024; i++)
+        text[i] = 'a';
+    assert_false(ft_matcher_follow(m, text, 1024, NULL, 0));
+    assert_int_equal(ft_matcher_status(m, &err), FT_INVALID);
+    assert_non_null(strstr(err.message, "too much work"));
+    assert_false(ft_matcher_allows(m, 'a'));
+    assert_null(ft_matcher_mask(m));
+    assert_false(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    ft_matcher_destroy(m);
+}
+
+/* As long a text of one way is no work. */
+static void test_long(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_JSON_OBJECT, "");
+    static int32_t text[8192] = {'{', '"'};
+    for (uint32_t i = 2; i < 8192; i++)
+        text[i] = 'a';
+    assert_true(ft_matcher_follow(m, text, 8192, NULL, 0));
+    for (uint32_t i = 0; i < 8192; i += 64) { /* a round: back, masks, and on */
+        assert_true(ft_matcher_follow(m, text, 8192 - 64 + i % 64, NULL, 0));
+        assert_non_null(ft_matcher_mask(m));
+    }
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
+    ft_matcher_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),   cmocka_unit_test(test_follow),
         cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_work),    cmocka_unit_test(test_long),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
