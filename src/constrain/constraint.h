@@ -61,6 +61,8 @@ FT_WARN_UNUSED ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, con
 ft_grammar *ft_grammar_ref(ft_grammar *grammar);
 /* One fewer. NULL is legal. */
 void ft_grammar_unref(ft_grammar *grammar);
+/* Whether there is more than one reference: exact for who has the only one. */
+bool ft_grammar_is_shared(const ft_grammar *grammar);
 /* The memory that it takes, about. */
 size_t ft_grammar_bytes(const ft_grammar *grammar);
 

@@ -4,8 +4,10 @@
 //   FREE --get--> QUEUED --worker--> RUNNING --> READY or FAILED --get of another one--> FREE
 //
 // Invariants: a RUNNING place is its worker's alone, but for its state, which `lock` guards as all
-// else. At most one place of a tenant is RUNNING. A compilation cannot be stopped; what a grammar
-// may take before it is compiled bounds its time (constraint.h).
+// else. At most one place of a tenant is RUNNING, and at most TENANT_WAITS are QUEUED. Tenants have
+// turns: the second place that one queues stands behind the first one of each other tenant. What a
+// grammar may take bounds the time of its compilation (constraint.h). A grammar that something
+// still uses keeps its place, so what the places take is all there is.
 #include "constrain/grammars.h"
 
 #include <pthread.h>
@@ -17,6 +19,12 @@
 /* One hostile tenant keeps one of them. */
 #define WORKERS 2
 
+/* Of a tenant: more of it replace its own, so that others keep theirs. With half, an application
+ * with 48 tools compiles again and again. */
+#define TENANT_PLACES (FT_GRAMMARS_MAX / 4)
+/* An application asks for a few at once. With twice as many, the last one waits twice as long. */
+#define TENANT_WAITS 16
+
 typedef enum place_state { FREE, QUEUED, RUNNING, READY, FAILED } place_state;
 
 typedef struct place {
@@ -24,7 +32,7 @@ typedef struct place {
     ft_constraint constraint;
     char *text;    /* [constraint.n] and the tenant's name, terminated */
     char *tenant;  /* in `text` */
-    uint64_t turn; /* when it was last asked for, or queued */
+    uint64_t turn; /* QUEUED, RUNNING: its place in the order; else: when it was last asked for */
     ft_grammar *grammar;
     ft_error error;
 } place;
@@ -39,7 +47,8 @@ struct ft_grammars {
     pthread_cond_t work;  /* there is something to compile */
     pthread_cond_t ended; /* a compilation has ended */
     bool stop;
-    uint64_t turns;
+    uint64_t turns; /* of what was asked for */
+    uint64_t began; /* the turn of the last place that began to run */
     place places[FT_GRAMMARS_MAX];
 };
 
@@ -77,13 +86,28 @@ static place *next_of(ft_grammars *g)
     return next;
 }
 
-/* The one that was asked for the longest ago; NULL: none can go. */
-static place *oldest_of(ft_grammars *g, const place *except)
+static bool may_go(const place *p)
+{
+    return p->state == FAILED || (p->state == READY && !ft_grammar_is_shared(p->grammar));
+}
+
+/* Whether new ones of the tenant must replace its own. */
+static bool has_share(const ft_grammars *g, const char *tenant)
+{
+    size_t n = 0;
+    for (const place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        n += p->state != FREE && strcmp(p->tenant, tenant) == 0;
+    return n >= TENANT_PLACES;
+}
+
+/* The one that was asked for the longest ago; of: of this tenant, NULL: of any. NULL: none can
+ * go. */
+static place *oldest_of(ft_grammars *g, const char *of, const place *except)
 {
     place *oldest = NULL;
     for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
-        if ((p->state == READY || p->state == FAILED) && p != except &&
-            (!oldest || p->turn < oldest->turn))
+        if (may_go(p) && p != except && (!oldest || p->turn < oldest->turn) &&
+            (!of || strcmp(p->tenant, of) == 0))
             oldest = p;
     return oldest;
 }
@@ -96,16 +120,32 @@ static size_t bytes_of(const ft_grammars *g)
     return bytes;
 }
 
+/* A compiled grammar is kept where all together have room. What nobody uses goes first. */
+static void make_room(ft_grammars *g, place *p)
+{
+    place *oldest;
+    while (bytes_of(g) > FT_GRAMMARS_MAX_BYTES &&
+           ((oldest = oldest_of(g, p->tenant, p)) || (oldest = oldest_of(g, NULL, p))))
+        clear(oldest);
+    if (bytes_of(g) <= FT_GRAMMARS_MAX_BYTES)
+        return;
+    ft_grammar_unref(p->grammar);
+    p->grammar = NULL;
+    p->state = FAILED;
+    ft_error_set(&p->error, FT_EXHAUSTED,
+                 "constraint: the texts of others use all memory for constraints: try again later");
+}
+
 static void run(ft_grammars *g, place *p)
 {
     p->state = RUNNING;
+    g->began = p->turn > g->began ? p->turn : g->began;
     pthread_mutex_unlock(&g->lock);
     ft_status status = ft_grammar_compile(g->vocab, &p->constraint, &p->error, &p->grammar);
     pthread_mutex_lock(&g->lock);
     p->state = status == FT_OK ? READY : FAILED;
-    place *oldest;
-    while (bytes_of(g) > FT_GRAMMARS_MAX_BYTES && (oldest = oldest_of(g, p)))
-        clear(oldest);
+    p->turn = ++g->turns;
+    make_room(g, p);
     pthread_cond_broadcast(&g->work); /* its tenant's next one may run */
     pthread_cond_broadcast(&g->ended);
     pthread_mutex_unlock(&g->lock);
@@ -190,18 +230,38 @@ void ft_grammars_destroy(ft_grammars *grammars)
 
 /* ---- asking ---- */
 
+/* The turn of the tenant's next place: behind those of it that wait, and the one that runs. */
+static uint64_t next_turn(const ft_grammars *g, const char *tenant, uint32_t *n_waits)
+{
+    uint64_t last = g->began;
+    *n_waits = 0;
+    for (const place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        if ((p->state == QUEUED || p->state == RUNNING) && strcmp(p->tenant, tenant) == 0) {
+            last = p->turn > last ? p->turn : last;
+            *n_waits += p->state == QUEUED;
+        }
+    return last + 1;
+}
+
+static place *free_place(ft_grammars *g, const char *tenant)
+{
+    if (has_share(g, tenant))
+        return oldest_of(g, tenant, NULL);
+    for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        if (p->state == FREE)
+            return p;
+    return oldest_of(g, NULL, NULL);
+}
+
 static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenant, ft_error *err)
 {
     const size_t n_tenant = strlen(tenant) + 1;
-    place *p = g->places;
-    while (p < g->places + FT_GRAMMARS_MAX && p->state != FREE)
-        p++;
-    if (p == g->places + FT_GRAMMARS_MAX)
-        p = oldest_of(g, NULL);
+    uint32_t n_waits;
+    const uint64_t turn = next_turn(g, tenant, &n_waits);
+    place *p = n_waits < TENANT_WAITS ? free_place(g, tenant) : NULL;
     if (!p)
         return ft_error_set(err, FT_EXHAUSTED,
-                            "constraint: %d others are being compiled: try again later",
-                            FT_GRAMMARS_MAX);
+                            "constraint: too many are compiled or in use: try again later");
     char *text = malloc(c->n + n_tenant);
     if (!text)
         return ft_error_set(err, FT_NOMEM, "constraint: out of memory");
@@ -213,12 +273,12 @@ static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenan
                  .constraint = {c->kind, text, c->n},
                  .text = text,
                  .tenant = text + c->n,
-                 .turn = ++g->turns};
+                 .turn = turn};
     pthread_cond_signal(&g->work);
     return FT_OK;
 }
 
-/* What the place has. A place that there was no memory for may be tried again. */
+/* What the place has. What there was no room for may be tried again. */
 static ft_status answer(ft_grammars *g, place *p, ft_error *err, ft_grammar **out)
 {
     ft_status status = FT_OK;
@@ -227,7 +287,7 @@ static ft_status answer(ft_grammars *g, place *p, ft_error *err, ft_grammar **ou
         *out = ft_grammar_ref(p->grammar);
     } else if (p->state == FAILED) {
         status = ft_error_set(err, p->error.code, "%s", p->error.message);
-        if (status == FT_NOMEM)
+        if (status == FT_NOMEM || status == FT_EXHAUSTED)
             clear(p);
     }
     return status;

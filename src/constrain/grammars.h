@@ -11,9 +11,10 @@
 
 #include "constrain/constraint.h"
 
-/* Kept at once. With half, a server with 64 applications compiles again and again. */
-#define FT_GRAMMARS_MAX 128
-/* Their memory; a usual schema takes under 1 MB. */
+/* Kept at once, and different ones that texts can have at once. A tenant has a quarter. With half,
+ * a server with 256 applications compiles again and again. */
+#define FT_GRAMMARS_MAX 256
+/* Their memory; a usual schema takes 0.1 to 2 MB. */
 #define FT_GRAMMARS_MAX_BYTES ((size_t)256 << 20)
 /* How long a text waits for its constraint. */
 #define FT_GRAMMARS_WAIT_US 2000000
@@ -33,8 +34,8 @@ FT_WARN_UNUSED ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_err
 void ft_grammars_destroy(ft_grammars *grammars);
 
 /* *out: a reference; or NULL with FT_OK: it is being compiled, ask again after `done`. tenant:
- * whose it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also FT_EXHAUSTED: all
- * places are of constraints that are being compiled. */
+ * whose it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also FT_EXHAUSTED: the
+ * tenant waits for many already, or what is used and compiled takes all places or memory. */
 FT_WARN_UNUSED ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c,
                                          const char *tenant, ft_error *err, ft_grammar **out);
 /* The same, and waits for a compilation, at most wait_us. */

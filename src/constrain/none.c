@@ -33,6 +33,11 @@ ft_grammar *ft_grammar_ref(ft_grammar *grammar)
 
 void ft_grammar_unref(ft_grammar *grammar) {}
 
+bool ft_grammar_is_shared(const ft_grammar *grammar)
+{
+    return false;
+}
+
 size_t ft_grammar_bytes(const ft_grammar *grammar)
 {
     return 0;

@@ -29,8 +29,8 @@ extern "C" {
 /* States that one call may look at, for each token that it accepts. A tool's schema takes 150. A
  * state takes 30 bytes in a matcher: with twice as much, long texts could take 500 MB. */
 #define CALL_WORK 1000
-/* What a call may take beyond it: 50 ms, in which no other text goes on; and all calls of a matcher.
- * With half, the regular expression .{1,1000} would not take a text of 1000 letters. */
+/* What one call may take beyond it, 5 to 80 ms in which no other text goes on, and all calls of a
+ * matcher. With twice as much, a hostile grammar delays others for twice as long. */
 #define CALL_EXCESS_WORK 200000
 #define EXCESS_WORK      4000000
 /* What a compilation may take: 2 s. A tool's schema takes up to a fifth. */
@@ -247,6 +247,11 @@ void ft_grammar_unref(ft_grammar *grammar)
 {
     if (grammar && grammar->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
         delete grammar;
+}
+
+bool ft_grammar_is_shared(const ft_grammar *grammar)
+{
+    return grammar->refs.load(std::memory_order_acquire) > 1;
 }
 
 size_t ft_grammar_bytes(const ft_grammar *grammar)

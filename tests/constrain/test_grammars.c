@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // constrain/grammars.h: a constraint is compiled once for a tenant, errors come back, places are
-// given up by age.
+// given up by age, and each tenant has its share.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,12 +28,15 @@ static bool ends(const void *ctx, int32_t token)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int n_done; /* guarded by lock */
+static bool held;  /* guarded by lock: workers stay in `done` */
 
 static void done(void *ctx)
 {
     pthread_mutex_lock(&lock);
     n_done++;
     pthread_cond_broadcast(&changed);
+    while (held)
+        pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
 }
 
@@ -125,12 +128,86 @@ static void test_places(void **state)
     ft_grammars_destroy(g);
 }
 
+/* Compiles so many for the tenant, and drops them. */
+static void compile_many(ft_grammars *g, const char *letter, int n, const char *tenant)
+{
+    ft_grammar *a;
+    ft_error err = {0};
+    char regex[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(regex, sizeof regex, "%s{%d}", letter, i + 1);
+        assert_int_equal(get(g, regex, tenant, &err, &a), FT_OK);
+        ft_grammar_unref(a);
+    }
+}
+
+/* Many of one tenant replace its own, but for one that is in use. */
+static void test_tenants(void **state)
+{
+    ft_grammars *g = create();
+    ft_grammar *used, *again;
+    ft_error err = {0};
+    assert_int_equal(get(g, "x", "one", &err, &used), FT_OK);
+    compile_many(g, "b", 2, "two");
+    compile_many(g, "a", FT_GRAMMARS_MAX, "one");
+    const int before = n_done;
+    compile_many(g, "b", 2, "two");
+    assert_int_equal(get(g, "x", "one", &err, &again), FT_OK);
+    assert_ptr_equal(used, again);
+    assert_int_equal(n_done, before);
+    ft_grammar_unref(used);
+    ft_grammar_unref(again);
+    ft_grammars_destroy(g);
+}
+
+static void hold(bool on)
+{
+    pthread_mutex_lock(&lock);
+    held = on;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static ft_status ask(ft_grammars *g, int i, const char *tenant)
+{
+    ft_error err = {0};
+    ft_grammar *none;
+    char regex[32];
+    snprintf(regex, sizeof regex, "a{%d}", i + 1);
+    const ft_constraint c = {FT_CONSTRAINT_REGEX, regex, strlen(regex)};
+    const ft_status status = ft_grammars_get(g, &c, tenant, &err, &none);
+    assert_null(none);
+    return status;
+}
+
+/* Who queues many is refused; others are not. */
+static void test_queue(void **state)
+{
+    ft_grammars *g = create();
+    ft_grammar *a;
+    ft_error err = {0};
+    int n = 0;
+    hold(true);
+    assert_int_equal(get(g, "x", "one", &err, &a), FT_OK); /* each keeps a worker */
+    ft_grammar_unref(a);
+    assert_int_equal(get(g, "y", "one", &err, &a), FT_OK);
+    ft_grammar_unref(a);
+    while (ask(g, n, "one") == FT_OK)
+        n++;
+    assert_int_equal(n, 16);
+    assert_int_equal(ask(g, n, "one"), FT_EXHAUSTED);
+    assert_int_equal(ask(g, n, "two"), FT_OK);
+    hold(false);
+    compile_many(g, "a", n, "one"); /* all are compiled */
+    ft_grammars_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_once_a_tenant),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_once_a_tenant), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_places),        cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
