@@ -349,7 +349,8 @@ static void end_earlier(ft_verifier *v, const ft_msg_open *o, const char *creden
 }
 
 /* The constraint's matcher, behind the answer's tokens; NULL: there is no constraint, or with
- * *later it is still being compiled. */
+ * *later it is still being compiled. FT_ABORTED: it is not to be had now; the server takes other
+ * texts, so the edge tells its client instead of trying again. */
 static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err, bool *later,
                        ft_matcher **out)
 {
@@ -368,12 +369,15 @@ static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error 
     ft_handle_wait(h); /* first: it may be compiled before ft_grammars_get returns */
     ft_status status =
         ft_grammars_get(v->grammars, &o->constraint, opening->credential, err, &grammar);
+    if (status == FT_EXHAUSTED)
+        return err->code = FT_ABORTED;
     if (status != FT_OK)
         return status;
     *later = !grammar;
     if (*later && now_us - opening->at_us >= FT_GRAMMARS_WAIT_US)
-        return ft_error_set(err, FT_UNAVAILABLE,
-                            "serve: the constraint takes over %d s to compile: make it smaller",
+        return ft_error_set(err, FT_ABORTED,
+                            "serve: the constraint takes over %d s to compile: make it smaller, or "
+                            "try again later",
                             FT_GRAMMARS_WAIT_US / 1000000);
     if (*later)
         return FT_OK;
@@ -435,7 +439,8 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
 /* Whether the cause of a refusal can go away by itself. */
 static bool passes(ft_status status)
 {
-    return status == FT_EXHAUSTED || status == FT_NOMEM || status == FT_UNAVAILABLE;
+    return status == FT_EXHAUSTED || status == FT_NOMEM || status == FT_UNAVAILABLE ||
+           status == FT_ABORTED;
 }
 
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)

@@ -447,6 +447,19 @@ static void test_server_without_constraints(void **state)
     assert_int_equal(r.tokens, 0);
 }
 
+/* A constraint that the server has not compiled in time: the client tries again, if it wants to. */
+static void test_late_constraint(void **state)
+{
+    run r = {.max_tokens = 5,
+             .f.refuse_opens = 1,
+             .f.refuse_code = FT_ABORTED,
+             .f.retry_after_ms = 1000};
+    go(&r);
+    assert_int_equal(r.status, FT_ABORTED);
+    assert_int_equal(r.f.opens, 1);
+    assert_int_equal(r.stats.retry_after_ms, 1000);
+}
+
 static void test_stale_verdict_is_skipped(void **state)
 {
     run r = {.max_tokens = 5, .f.fault = FAKE_STALE, .f.fault_at = 3};
@@ -579,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_refusal_is_final),
         cmocka_unit_test(test_server_without_penalties),
         cmocka_unit_test(test_server_without_constraints),
+        cmocka_unit_test(test_late_constraint),
         cmocka_unit_test(test_stale_verdict_is_skipped),
         cmocka_unit_test(test_lying_server),
         cmocka_unit_test(test_cancel_while_waiting),

@@ -3,6 +3,7 @@
 // and that whoever breaks the rules gets a clear error while others go on. Time is a manual clock.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static void expect_refused(bench *b, const ft_msg_open *open, const char *creden
     assert_string_equal(ft_status_name(got), ft_status_name(code));
     if (!strstr(c.message, words))
         fail_msg("'%s' is not in '%s'", words, c.message);
-    assert_int_equal(c.retry_after_ms > 0, code == FT_EXHAUSTED);
+    assert_int_equal(c.retry_after_ms > 0, code == FT_EXHAUSTED || code == FT_ABORTED);
     assert_int_equal(c.n_opened, 0);
     local_detach(&c);
 }
@@ -103,6 +104,34 @@ static void test_constraints(void **state)
         local_detach(&c);
     }
     bench_destroy(b);
+}
+
+/* A clock that goes on by 3 s each time that it is asked while `slow` is set. */
+typedef struct slow_clock {
+    atomic_bool slow;
+    atomic_int looks;
+} slow_clock;
+
+static int64_t slow_now_us(void *ctx)
+{
+    slow_clock *c = ctx;
+    const int n = atomic_load(&c->slow) ? atomic_fetch_add(&c->looks, 1) : atomic_load(&c->looks);
+    return 3000000 * (int64_t)n + ft_monotonic_us();
+}
+
+static void test_late_constraint(void **state)
+{
+    slow_clock clock = {0};
+    bench b = {.v = test_verifier_start((ft_verifier_opts){
+                   .clock = {slow_now_us, &clock}, .max_context = 256, .session_ttl_s = 30})};
+    test_text_random(&b.text, 20, 9);
+    ft_msg_open o = local_open_msg(&b.text, 0, 1, 0);
+    o.constraint = (ft_constraint){FT_CONSTRAINT_REGEX, "[ab]{3}", 7};
+    atomic_store(&clock.slow, true);
+    if (ft_constrain_available())
+        expect_refused(&b, &o, "me", FT_ABORTED, "over 2 s to compile");
+    atomic_store(&clock.slow, false);
+    ft_verifier_destroy(b.v);
 }
 
 static void test_handshake(void **state)
@@ -823,6 +852,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handshake),
         cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_late_constraint),
         cmocka_unit_test(test_tells_the_wait),
         cmocka_unit_test(test_bad_drafts),
         cmocka_unit_test(test_flood),
