@@ -15,6 +15,7 @@
 #include "bench/reader.h"
 #include "model/vocab.h"
 #include "spec/lattice.h"
+#include "template/template.h"
 
 /* ---- a row ---- */
 
@@ -232,8 +233,7 @@ static ft_status write_texts(job *j, const ft_sampling *s, ft_error *err)
     ft_status status = FT_OK;
     for (size_t i = 0; i < j->prompts.n && status == FT_OK; i++) {
         ft_tokens tokens = {0};
-        const ft_chat_message message = {.role = "user", .content = j->prompts.items[i].text};
-        status = ft_vocab_chat(j->vocab, &message, 1, NULL, err, &tokens);
+        status = ft_template_ask(j->vocab, j->prompts.items[i].text, err, &tokens);
         if (status == FT_OK && tokens.n + TEXT_TOK <= j->reader.n_ctx)
             status = write_text(j, s, &tokens, err);
         ft_tokens_deinit(&tokens);

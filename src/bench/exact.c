@@ -14,6 +14,7 @@
 #include "bench/prompts.h"
 #include "edge/edge.h"
 #include "serve/server.h"
+#include "template/template.h"
 
 /* A text; and at each of its tokens, how much smaller the second largest logit was. */
 typedef struct text {
@@ -226,9 +227,8 @@ static void compare(exact *x, const text *other, const char *against, double tem
 static ft_status run_prompt(exact *x, const ft_bench_prompt *prompt, ft_error *err)
 {
     const ft_bench_exact_opts *f = x->o;
-    ft_chat_message message = {.role = "user", .content = prompt->text};
     ft_tokens tokens = {0};
-    ft_status status = ft_vocab_chat(x->vocab, &message, 1, NULL, err, &tokens);
+    ft_status status = ft_template_ask(x->vocab, prompt->text, err, &tokens);
     if (status == FT_OK && tokens.n + (size_t)f->n + FT_TREE_MAX > (size_t)f->ctx) {
         x->skipped++;
         goto out;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "template/template.h"
 
 typedef struct rows {
     float *target, *draft; /* [1 + top_k, n_vocab] of the models */
@@ -44,8 +45,7 @@ static ft_status next_prompt(ft_law_models *m, uint32_t more, ft_error *err, ft_
 {
     const uint32_t n_ctx = ft_min_u32(m->target.n_ctx, m->draft.n_ctx);
     for (; m->next < m->prompts.n; m->next++) {
-        const ft_chat_message message = {.role = "user", .content = m->prompts.items[m->next].text};
-        ft_status status = ft_vocab_chat(m->vocab, &message, 1, NULL, err, out);
+        ft_status status = ft_template_ask(m->vocab, m->prompts.items[m->next].text, err, out);
         if (status != FT_OK || out->n + more <= n_ctx) {
             m->next++;
             return status;

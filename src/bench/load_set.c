@@ -2,6 +2,7 @@
 // Prompts for the serving comparison: read, put into the model's chat format, as tokens. Long ones
 // are left out, not cut: half a question is another task.
 #include "bench/load_set.h"
+#include "template/template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,8 @@ void ft_bench_load_set_deinit(ft_bench_load_set *set)
 static ft_status take(ft_bench_load_set *set, const ft_bench_load_set_opts *o,
                       const ft_bench_prompt *prompt, ft_error *err)
 {
-    const ft_chat_message message = {.role = "user", .content = prompt->text};
     ft_bench_load_prompt *p = &set->prompts[set->n];
-    ft_status status = ft_vocab_chat(o->vocab, &message, 1, NULL, err, &p->tokens);
+    ft_status status = ft_template_ask(o->vocab, prompt->text, err, &p->tokens);
     if (status != FT_OK)
         return status;
     if (p->tokens.n > o->longest || p->tokens.n < o->shortest) {

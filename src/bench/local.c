@@ -14,6 +14,7 @@
 #include "bench/local_report.h"
 #include "bench/local_theirs.h"
 #include "model/vocab.h"
+#include "template/template.h"
 
 #define ARGS_MAX   40
 #define NUMBERS    6
@@ -210,8 +211,7 @@ static ft_status tokenize(ft_bench_local_state *b, ft_error *err)
     ft_status status = ft_vocab_load(b->o->model, err, &vocab);
     for (size_t i = 0; i < b->prompts.n && status == FT_OK; i++) {
         const char *text = b->prompts.items[i].text;
-        const ft_chat_message message = {.role = "user", .content = text};
-        status = ft_vocab_chat(vocab, &message, 1, NULL, err, &b->tokens[i]);
+        status = ft_template_ask(vocab, text, err, &b->tokens[i]);
         if (status == FT_UNSUPPORTED) /* no template */
             status = ft_vocab_tokenize(vocab, text, strlen(text), NULL, err, &b->tokens[i]);
     }

@@ -12,6 +12,7 @@
 
 #include "base/energy.h"
 #include "bench/libllama.h"
+#include "template/template.h"
 
 /* Rows of a batch: of a prompt, and of a chain and the token before it. */
 #define BATCH     64
@@ -141,13 +142,12 @@ static ft_status decode(side *s, ft_error *err, mark *first, mark *last)
 static ft_status open_all(side *s, ft_tokens *prompt, ft_error *err)
 {
     const ft_bench_memory_llama_opts *o = s->o;
-    const ft_chat_message message = {.role = "user", .content = o->prompt};
     ft_vocab *vocab = NULL;
     if (o->chain > CHAIN_MAX)
         return ft_error_set(err, FT_INVALID, "chains have %d tokens at most", CHAIN_MAX);
     ft_status status = ft_vocab_load(o->model, err, &vocab);
     if (status == FT_OK)
-        status = ft_vocab_chat(vocab, &message, 1, NULL, err, prompt);
+        status = ft_template_ask(vocab, o->prompt, err, prompt);
     if (status == FT_UNSUPPORTED) /* no template */
         status = ft_vocab_tokenize(vocab, o->prompt, strlen(o->prompt), NULL, err, prompt);
     ft_vocab_destroy(vocab);

@@ -16,6 +16,7 @@
 #include "model/vocab.h"
 #include "spec/draft_source.h"
 #include "spec/sampling.h"
+#include "template/template.h"
 
 #define RANKED FT_BENCH_NOISE_RANKED
 #define FIRST  4
@@ -129,8 +130,7 @@ static ft_status all_answers(job *j, const ft_bench_prompts *prompts, tally *t, 
     ft_status status = FT_OK;
     for (size_t i = 0; status == FT_OK && i < prompts->n && !stopped(j); i++) {
         ft_tokens tokens = {0};
-        ft_chat_message message = {.role = "user", .content = prompts->items[i].text};
-        status = ft_vocab_chat(j->vocab, &message, 1, NULL, err, &tokens);
+        status = ft_template_ask(j->vocab, prompts->items[i].text, err, &tokens);
         if (status == FT_OK && tokens.n + j->n_predict > n_ctx)
             t->skipped++;
         else if (status == FT_OK)

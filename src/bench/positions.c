@@ -13,6 +13,7 @@
 #include "bench/reader.h"
 #include "model/vocab.h"
 #include "spec/lattice.h"
+#include "template/template.h"
 
 /* One distribution: what a sampler gave, and the same with a place for each token. */
 typedef struct spread {
@@ -247,8 +248,7 @@ static ft_status all_answers(job *j, const ft_bench_prompts *prompts, ft_error *
     ft_status status = FT_OK;
     for (size_t i = 0; status == FT_OK && i < prompts->n && !stopped(j); i++) {
         ft_tokens tokens = {0};
-        ft_chat_message message = {.role = "user", .content = prompts->items[i].text};
-        status = ft_vocab_chat(j->vocab, &message, 1, NULL, err, &tokens);
+        status = ft_template_ask(j->vocab, prompts->items[i].text, err, &tokens);
         const bool fits = tokens.n + j->whole.n <= n_ctx;
         *skipped += status == FT_OK && !fits;
         for (uint32_t t = 0; t < n_temperatures && status == FT_OK && fits; t++) {

@@ -18,6 +18,7 @@
 #include "cmd/run_meter.h"
 #include "edge/edge.h"
 #include "local/link.h"
+#include "template/template.h"
 
 #define DEFAULT_CTX 4096
 #define ROOM_TOK    1024 /* pool beyond the text: trees */
@@ -42,6 +43,7 @@ typedef struct run_app {
     run_flags f;
     ft_model *target, *draft;
     ft_vocab *vocab;
+    ft_template *template;
     ft_cmd_memory memory;
     ft_verifier *verifier;
     ft_edge *edge;
@@ -136,6 +138,8 @@ static ft_status load(run_app *app, ft_error *err)
     status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
         status = load_target(app, err);
+    if (status == FT_OK)
+        status = ft_template_create(app->vocab, NULL, err, &app->template);
     if (status == FT_OK && f->draft)
         status = load_draft(app, err);
     return status;
@@ -191,6 +195,7 @@ static void close_all(run_app *app)
     ft_cmd_memory_close(&app->memory);
     ft_model_destroy(app->draft);
     ft_model_destroy(app->target);
+    ft_template_destroy(app->template);
     ft_vocab_destroy(app->vocab);
 }
 
@@ -319,7 +324,7 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
 {
     const char *last = talk->messages[talk->n - 1].content;
     if (!app->f.raw) {
-        ft_status status = ft_vocab_chat(app->vocab, talk->messages, talk->n, NULL, err, out);
+        ft_status status = ft_template_chat(app->template, talk->messages, talk->n, NULL, err, out);
         if (status != FT_UNSUPPORTED || talk->n > 1)
             return status;
         fprintf(stderr, "(the model has no chat template: the prompt is continued)\n");

@@ -14,6 +14,7 @@
 #include "base/json_file.h"
 #include "base/num.h"
 #include "base/sort.h"
+#include "template/template.h"
 
 #define ROOM_TOK 128 /* for a draft, and for blocks that are not full */
 
@@ -44,13 +45,18 @@ static ft_status read_id(reader *r)
     return wrong(r, "id", "a string of 1 to 128 bytes without control characters");
 }
 
-static bool is_role(const char *role)
+/* As templates know it; NULL: there is no such role. */
+static const char *role_of(const json_t *message)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant"};
+    static const char *const roles[][2] = {{"system", "system"},
+                                           {"developer", "system"}, /* its newer name */
+                                           {"user", "user"},
+                                           {"assistant", "assistant"}};
+    const char *role = json_string_value(json_object_get(message, "role"));
     for (size_t i = 0; role && i < FT_COUNT(roles); i++)
-        if (strcmp(role, roles[i]) == 0)
-            return true;
-    return false;
+        if (strcmp(role, roles[i][0]) == 0)
+            return roles[i][1];
+    return NULL;
 }
 
 static ft_status read_messages(reader *r, const json_t *list)
@@ -64,10 +70,9 @@ static ft_status read_messages(reader *r, const json_t *list)
     r->task->messages = messages;
     for (size_t i = 0; i < n; i++) {
         const json_t *m = json_array_get(list, i);
-        messages[i] =
-            (ft_chat_message){.role = json_string_value(json_object_get(m, "role")),
-                              .content = json_string_value(json_object_get(m, "content"))};
-        if (!is_role(messages[i].role))
+        messages[i] = (ft_chat_message){
+            .role = role_of(m), .content = json_string_value(json_object_get(m, "content"))};
+        if (!messages[i].role)
             return ft_error_set(r->err, FT_INVALID,
                                 "line %u: 'role' of message %zu must be system, developer, user or "
                                 "assistant",
@@ -281,22 +286,22 @@ void ft_tasks_deinit(ft_tasks *tasks)
 
 /* ---- tokens ---- */
 
-static ft_status tokenize(ft_task *task, const ft_vocab *vocab, const ft_tokenize_limits *limits,
-                          ft_error *err)
+static ft_status tokenize(ft_task *task, const ft_vocab *vocab, const ft_template *tmpl,
+                          const ft_tokenize_limits *limits, ft_error *err)
 {
-    return task->prompt
-               ? ft_vocab_tokenize(vocab, task->prompt, strlen(task->prompt), limits, err,
-                                   &task->tokens)
-               : ft_vocab_chat(vocab, task->messages, task->n_messages, limits, err, &task->tokens);
+    return task->prompt ? ft_vocab_tokenize(vocab, task->prompt, strlen(task->prompt), limits, err,
+                                            &task->tokens)
+                        : ft_template_chat(tmpl, task->messages, task->n_messages, limits, err,
+                                           &task->tokens);
 }
 
-ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
-                            const ft_tokenize_limits *limits, ft_error *err)
+static ft_status tokenize_all(ft_tasks *tasks, const ft_vocab *vocab, const ft_template *tmpl,
+                              const ft_tokenize_limits *limits, ft_error *err)
 {
     for (size_t i = 0; i < tasks->n; i++) {
         ft_task *task = &tasks->task[i];
         ft_error why = {0};
-        ft_status status = tokenize(task, vocab, limits, &why);
+        ft_status status = tokenize(task, vocab, tmpl, limits, &why);
         const uint64_t answer = task->max_tokens ? task->max_tokens : 1;
         if (status == FT_TOO_LARGE ||
             (status == FT_OK && task->tokens.n + answer > limits->max_tok))
@@ -311,6 +316,17 @@ ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
             return ft_error_set(err, status, "line %u: %s", task->line, why.message);
     }
     return FT_OK;
+}
+
+ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
+                            const ft_tokenize_limits *limits, ft_error *err)
+{
+    ft_template *tmpl;
+    ft_status status = ft_template_create(vocab, NULL, err, &tmpl);
+    if (status == FT_OK)
+        status = tokenize_all(tasks, vocab, tmpl, limits, err);
+    ft_template_destroy(tmpl);
+    return status;
 }
 
 /* ---- memory ---- */

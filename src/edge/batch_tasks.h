@@ -54,7 +54,7 @@ void ft_tasks_deinit(ft_tasks *tasks);
 
 /* Makes the tokens of all tasks. limits->max_tok: tokens that the context holds; a task needs room
  * for its prompt and its answer (one token if max_tokens is 0). FT_TOO_LARGE: a task does not fit;
- * FT_CANCELLED; or as ft_vocab_chat. Messages name the line. */
+ * FT_CANCELLED; or as ft_template_apply. Messages name the line. */
 FT_WARN_UNUSED ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
                                            const ft_tokenize_limits *limits, ft_error *err);
 

@@ -6,6 +6,7 @@
 
 #include "edge/edge.h"
 #include "embed/handles.h"
+#include "template/template.h"
 
 /* As `edge --draft auto` has them: SpecEdge's budget (section 5), 16 levels, 8 leaves a pass. */
 #define NODES  32
@@ -97,9 +98,8 @@ static ft_status render(const foretoken_client *c, const foretoken_request *requ
 {
     if (!request->prompt || !request->on_text)
         return ft_error_set(err, FT_INVALID, "embed: a request needs a prompt and on_text");
-    const ft_chat_message message = {.role = "user", .content = request->prompt};
     if (request->chat)
-        return ft_vocab_chat(c->vocab, &message, 1, NULL, err, out);
+        return ft_template_ask(c->vocab, request->prompt, err, out);
     return ft_vocab_tokenize(c->vocab, request->prompt, strlen(request->prompt), NULL, err, out);
 }
 

@@ -230,3 +230,24 @@ ft_status ft_template_apply(const ft_template *t, const ft_chat *chat,
         ft_template_prompt_deinit(out);
     return status;
 }
+
+ft_status ft_template_chat(const ft_template *t, const ft_chat_message *messages, size_t n,
+                           const ft_tokenize_limits *limits, ft_error *err, ft_tokens *out)
+{
+    const ft_chat chat = {.messages = messages, .n_messages = n};
+    ft_template_prompt prompt;
+    const ft_status status = ft_template_apply(t, &chat, limits, err, &prompt);
+    *out = prompt.tokens;
+    return status;
+}
+
+ft_status ft_template_ask(const ft_vocab *vocab, const char *text, ft_error *err, ft_tokens *out)
+{
+    const ft_chat_message message = {.role = "user", .content = text};
+    ft_template *t;
+    ft_status status = ft_template_create(vocab, NULL, err, &t);
+    if (status == FT_OK)
+        status = ft_template_chat(t, &message, 1, NULL, err, out);
+    ft_template_destroy(t);
+    return status;
+}

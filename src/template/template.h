@@ -41,5 +41,13 @@ void ft_template_prompt_deinit(ft_template_prompt *prompt);
 FT_WARN_UNUSED ft_status ft_template_apply(const ft_template *tmpl, const ft_chat *chat,
                                            const ft_tokenize_limits *limits, ft_error *err,
                                            ft_template_prompt *out);
+/* The same for messages alone. */
+FT_WARN_UNUSED ft_status ft_template_chat(const ft_template *tmpl, const ft_chat_message *messages,
+                                          size_t n, const ft_tokenize_limits *limits, ft_error *err,
+                                          ft_tokens *out);
+/* The prompt of a conversation with one message, of the user, by the model's own template. Makes
+ * the template each time, so it is for few prompts. */
+FT_WARN_UNUSED ft_status ft_template_ask(const ft_vocab *vocab, const char *text, ft_error *err,
+                                         ft_tokens *out);
 
 #endif

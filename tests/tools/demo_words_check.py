@@ -18,10 +18,10 @@ import unittest
 SKIP = 77
 N_TOKENS = 48
 LIMIT_S = 120
-# What the file as shipped answers, greedily: by this program and by libllama alike.
+# What the file as shipped answers, greedily, to its own chat template.
 SHIPPED = {
     "Name three fruits.": "1. Bananas\n2. Oranges\n3. Grapes",
-    "What is the capital of France?": "The capital of France is Paris.",
+    "Name the capital of Italy.": "The capital of Italy is Rome.",
 }
 LONG = "Why is the sky blue? Explain it to a child."
 
