@@ -86,7 +86,7 @@ async function checkErrors(client, model) {
   await raises(OpenAI.NotFoundError, "model_not_found", chat({ model: "no-such-model" }));
   await raises(OpenAI.BadRequestError, "invalid_value", chat({ temperature: 9 }));
   await raises(OpenAI.BadRequestError, "invalid_type", chat({ messages: [] }));
-  await raises(OpenAI.BadRequestError, "unsupported_parameter", chat({ reasoning_effort: "low" }));
+  await raises(OpenAI.BadRequestError, "unsupported_parameter", chat({ verbosity: "high" }));
 }
 
 async function main() {

@@ -114,7 +114,7 @@ def check_errors(client, model):
            temperature=9)
     raises(openai.BadRequestError, "invalid_type", chat, model=model, messages=[])
     raises(openai.BadRequestError, "invalid_value", chat, model=model, messages=PROMPT, n=17)
-    raises(openai.BadRequestError, "unsupported_parameter", chat, model=model, messages=PROMPT, reasoning_effort="low")
+    raises(openai.BadRequestError, "unsupported_parameter", chat, model=model, messages=PROMPT, verbosity="high")
     raises(openai.NotFoundError, "model_not_found", client.models.retrieve, model="no-such-model")
 
 
