@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/status.h"
+
 /* The model calls a tool. */
 typedef struct ft_chat_call {
     const char *id;        /* what the tool's result names; NULL: none */
@@ -47,6 +49,7 @@ typedef struct ft_chat {
     size_t n_tools;
     ft_chat_choice choice;
     bool parallel_calls;       /* one message may have several calls */
+    bool reasoning_apart;      /* with tools: thoughts are parts of their own */
     const char *template_args; /* JSON object: further variables of the template; NULL: none */
     const char
         *reasoning_effort; /* "low", "medium"..., as the template knows them; NULL: its own */
@@ -61,9 +64,20 @@ typedef struct ft_chat_part {
         FT_CHAT_PART_CALL,     /* a call begins: `text` is the tool's name */
         FT_CHAT_PART_ARGUMENTS /* of call `call`: more of the JSON */
     } kind;
-    size_t call; /* calls are counted from 0 */
+    size_t call;    /* calls are counted from 0 */
+    const char *id; /* a call: what the model calls it; NULL: it does not */
     const char *text;
     size_t n;
 } ft_chat_part;
+
+/* Reads what the assistant says, where its text also has calls. One thread. */
+typedef struct ft_chat_reader {
+    void *ctx;
+    /* More text, and whether it is the last. *parts: what is known by now, borrowed until the next
+     * call. What is no call is content, all of it by the end. FT_NOMEM. */
+    ft_status (*read)(void *ctx, const char *text, size_t n, bool last, const ft_chat_part **parts,
+                      size_t *n_parts);
+    void (*destroy)(void *ctx);
+} ft_chat_reader;
 
 #endif

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/chat.h"
+
 #define FT_TOP_LOGPROBS_MAX 20 /* alternatives of a token at most, as OpenAI has it */
 
 /* A token's log-probability and those of its likeliest alternatives. */
@@ -99,6 +101,9 @@ typedef struct ft_gen_sink {
     /* Before the text: it begins within the model's thoughts, since the prompt has opened them
      * (<think>). NULL: not asked for. */
     void (*on_thinks)(void *ctx);
+    /* Before the text: it may have calls of tools, and this reads it. The sink destroys it. NULL:
+     * not asked for. */
+    void (*on_reader)(void *ctx, const ft_chat_reader *take);
     /* What makes the text from now on (ft_msg_opened.target); at its beginning, and again if the
      * text goes on elsewhere. NULL: not asked for. */
     void (*on_target)(void *ctx, uint64_t target);

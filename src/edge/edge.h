@@ -143,6 +143,8 @@ typedef struct ft_gen_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
+    const int32_t *spelled; /* [n_spelled] special tokens that are text here */
+    size_t n_spelled;
     bool no_speculation;   /* never draft in this generation */
     bool no_server_drafts; /* nor shall the server by itself, in runs */
     /* What the answer may look like, for lookups. Text does not depend on it. */

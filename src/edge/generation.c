@@ -126,7 +126,9 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                                    .text = &gen->text,
                                    .max_tokens = r->max_tokens,
                                    .stops = r->stops,
-                                   .n_stops = r->n_stops};
+                                   .n_stops = r->n_stops,
+                                   .spelled = r->spelled,
+                                   .n_spelled = r->n_spelled};
     if (ft_random_bytes(&stream.nonce, sizeof stream.nonce) != FT_OK)
         return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");
     /* One server may change its model, several must have the same. */

@@ -152,6 +152,8 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                               .max_tokens = q->max_tokens < room ? q->max_tokens : room,
                               .stops = q->stops,
                               .n_stops = q->n_stops,
+                              .spelled = t->prompt.spelled.id,
+                              .n_spelled = t->prompt.spelled.n,
                               .logprobs = q->logprobs,
                               .top_logprobs = q->top_logprobs,
                               .no_speculation = o->no_speculation || q->no_speculation,
@@ -186,6 +188,10 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
             make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);
     if (status == FT_OK && t.prompt.thinks && sink->on_thinks)
         sink->on_thinks(sink->ctx);
+    if (status == FT_OK && t.prompt.reader.read && sink->on_reader) {
+        sink->on_reader(sink->ctx, &t.prompt.reader);
+        t.prompt.reader = (ft_chat_reader){0};
+    }
     if (status == FT_OK)
         status = constrained = check_constraint(q, ft_edge_server_info(edge), err);
     if (status == FT_OK)

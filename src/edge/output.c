@@ -81,6 +81,14 @@ static ft_origin origin_of(const ft_output *o, bool drafted)
     return told->undrafted ? FT_ORIGIN_RUN : FT_ORIGIN_TARGET;
 }
 
+static bool is_spelled(const ft_output *o, int32_t token)
+{
+    for (size_t i = 0; i < o->how.n_spelled; i++)
+        if (o->how.spelled[i] == token)
+            return true;
+    return false;
+}
+
 /* Adds one token to the stream; sets *finish if the text ends with it. */
 static ft_status add_token(ft_output *o, int32_t token, ft_origin origin, ft_finish *finish)
 {
@@ -93,7 +101,7 @@ static ft_status add_token(ft_output *o, int32_t token, ft_origin origin, ft_fin
     }
     o->generated++;
     ft_buf_clear(&o->piece);
-    status = ft_vocab_piece(o->how.vocab, token, false, &o->piece);
+    status = ft_vocab_piece(o->how.vocab, token, is_spelled(o, token), &o->piece);
     if (status == FT_OK)
         status = ft_text_stream_push(&o->stream, ft_buf_str(&o->piece), o->piece.len, &o->shown);
     if (o->how.sink->on_told)

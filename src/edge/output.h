@@ -34,6 +34,8 @@ typedef struct ft_output_opts {
     uint32_t max_tokens; /* 0: until the context is full */
     const char *const *stops;
     size_t n_stops;
+    const int32_t *spelled; /* [n_spelled] special tokens that are passed on as text */
+    size_t n_spelled;
 } ft_output_opts;
 
 typedef struct ft_output {

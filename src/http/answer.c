@@ -42,9 +42,18 @@ ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
     return FT_OK;
 }
 
+static void drop_reader(ft_http_answer *a)
+{
+    if (a->reader.destroy)
+        a->reader.destroy(a->reader.ctx);
+    a->reader = (ft_chat_reader){0};
+}
+
 void ft_http_answer_deinit(ft_http_answer *a)
 {
     ft_http_think_deinit(&a->think);
+    drop_reader(a);
+    ft_http_calls_deinit(&a->calls);
     ft_buf_deinit(&a->thought);
     ft_buf_deinit(&a->said);
     ft_buf_deinit(&a->piece);
@@ -58,6 +67,12 @@ void ft_http_answer_deinit(ft_http_answer *a)
 void ft_http_answer_thinks(ft_http_answer *a)
 {
     a->think.state = FT_HTTP_THINK_INSIDE;
+}
+
+void ft_http_answer_reads(ft_http_answer *a, const ft_chat_reader *take)
+{
+    drop_reader(a);
+    a->reader = *take;
 }
 
 static json_t *json_logprob(float logprob)
@@ -361,10 +376,47 @@ static ft_status append_parts(ft_http_answer *a, ft_buf *out)
     return status == FT_OK && a->said.len > 0 ? append_text(a, "content", &a->said, out) : status;
 }
 
+/* Adds a part of what a reader has read; a stream says what came before a call first. */
+static ft_status add_part(ft_http_answer *a, const ft_chat_part *part, ft_buf *out)
+{
+    const bool thought = part->kind == FT_CHAT_PART_REASONING;
+    if (thought || part->kind == FT_CHAT_PART_CONTENT)
+        return ft_buf_append(thought ? &a->thought : &a->said, part->text, part->n);
+    json_t *delta = NULL;
+    ft_status status = ft_http_calls_add(&a->calls, part, &delta);
+    if (status != FT_OK || !a->parsed->stream) {
+        json_decref(delta);
+        return status;
+    }
+    if (a->thought.len > 0 || a->said.len > 0)
+        status = append_parts(a, out);
+    if (status == FT_OK)
+        return append_chunk(a, "tool_calls", delta, false, (ending){0}, out);
+    json_decref(delta);
+    return status;
+}
+
+/* Reads more of a text that may have calls. */
+static ft_status read_more(ft_http_answer *a, const char *text, size_t n, bool last, ft_buf *out)
+{
+    const ft_chat_part *parts;
+    size_t n_parts;
+    ft_status status = a->reader.read(a->reader.ctx, text, n, last, &parts, &n_parts);
+    if (status == FT_OK && n_parts > 0 && a->parsed->stream)
+        status = begin_stream(a, out);
+    for (size_t i = 0; status == FT_OK && i < n_parts; i++)
+        status = add_part(a, &parts[i], out);
+    if (status == FT_OK && n_parts > 0 && a->parsed->stream)
+        status = append_parts(a, out);
+    return status;
+}
+
 ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                              const ft_gen_token *tokens, size_t n_tokens, ft_buf *out)
 {
     ft_status status = add_tokens(a, tokens, n_tokens);
+    if (a->reader.read)
+        return status == FT_OK ? read_more(a, text, n, false, out) : status;
     if (status == FT_OK)
         status = part(a, text, n);
     if (ft_http_think_inside(&a->think))
@@ -401,10 +453,21 @@ static ft_status end_whole(ft_http_answer *a, const char *finish, ft_buf *out)
     json_t *text = ft_http_json_text(ft_buf_str(&a->said), a->said.len), *thought = NULL, *choice;
     if (a->thought.len > 0)
         thought = ft_http_json_text(ft_buf_str(&a->thought), a->thought.len);
+    json_t *calls = NULL;
+    if (ft_http_calls_take(&a->calls, &calls) != FT_OK) {
+        json_decref(calls);
+        json_decref(text);
+        json_decref(thought);
+        return FT_NOMEM;
+    }
+    if (calls && a->said.len == 0) { /* calls alone: no content */
+        json_decref(text);
+        text = json_null();
+    }
     if (a->parsed->request.chat)
-        choice = json_pack("{s:i,s:{s:s,s:o,s:o*,s:n},s:s}", "index", (int)a->index, "message",
+        choice = json_pack("{s:i,s:{s:s,s:o,s:o*,s:o*,s:n},s:s}", "index", (int)a->index, "message",
                            "role", "assistant", "content", text, "reasoning_content", thought,
-                           "refusal", "finish_reason", finish);
+                           "tool_calls", calls, "refusal", "finish_reason", finish);
     else
         choice = json_pack("{s:o,s:i,s:s}", "text", text, "index", (int)a->index, "finish_reason",
                            finish);
@@ -429,12 +492,15 @@ static ft_status end_items(ft_http_answer *a, bool length, const ft_http_result 
 ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_result *last,
                              ft_buf *out)
 {
-    const ending end = {length ? "length" : "stop", last};
-    ft_status status = ft_http_think_finish(&a->think, &a->thought, &a->said);
+    ft_status status = a->reader.read ? read_more(a, "", 0, true, out)
+                                      : ft_http_think_finish(&a->think, &a->thought, &a->said);
     if (status != FT_OK)
         return status;
+    drop_reader(a);
     if (a->parsed->dialect)
         return end_items(a, length, last, out);
+    const bool calls = ft_http_calls_n(&a->calls) > 0;
+    const ending end = {length ? "length" : calls ? "tool_calls" : "stop", last};
     if (!a->parsed->stream) {
         status = end_whole(a, end.finish, out);
     } else {
@@ -444,6 +510,7 @@ ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_resul
         if (status == FT_OK)
             status = append_chunk(a, "content", NULL, false, end, out);
     }
+    ft_http_calls_deinit(&a->calls);
     a->index++;
     a->begun = false;
     a->offset_char = 0;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "http/calls.h"
 #include "http/fail.h"
 #include "http/items.h"
 #include "http/openai.h"
@@ -27,6 +28,8 @@ typedef struct ft_http_answer {
     uint32_t index;    /* of the present text */
     bool parts;        /* thoughts become reasoning_content */
     ft_http_think think;
+    ft_chat_reader reader; /* of a text that may have calls; else its functions are NULL */
+    ft_http_calls calls;
     ft_buf thought, said; /* of the present piece; whole: of the text so far */
     bool begun;           /* stream: its first event, which names the role, was written */
     ft_buf piece;         /* the bytes of one token */
@@ -49,6 +52,9 @@ void ft_http_answer_deinit(ft_http_answer *a);
 
 /* The text that begins now is thought, until the mark. */
 void ft_http_answer_thinks(ft_http_answer *a);
+
+/* Takes what reads the text that begins now. */
+void ft_http_answer_reads(ft_http_answer *a, const ft_chat_reader *take);
 
 /* Adds text (UTF-8) and its tokens. A streamed answer appends an event to *out, a whole one keeps
  * the text. */

@@ -230,6 +230,7 @@ static ft_status start(ft_http_exchange *x)
                              .key_name = x->key_name[0] ? x->key_name : NULL,
                              .parts = x->http->reasoning == FT_HTTP_REASONING_AUTO &&
                                       ft_http_think_marked(x->model.chat_template),
+                             .reasoning_apart = x->http->reasoning == FT_HTTP_REASONING_AUTO,
                              .keep_alive_ms = x->http->keep_alive_ms};
     ft_status status = ft_http_generation_create(&x->http->backend, &ask, &x->fail, &x->generation);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */

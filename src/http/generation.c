@@ -115,6 +115,11 @@ static void on_stop(void *ctx, size_t stop)
     g->answer.stop = g->parsed.request.stops[stop];
 }
 
+static void on_reader(void *ctx, const ft_chat_reader *take)
+{
+    ft_http_answer_reads(&((ft_http_generation *)ctx)->answer, take);
+}
+
 static void on_target(void *ctx, uint64_t target)
 {
     ((ft_http_generation *)ctx)->answer.target = target;
@@ -178,6 +183,7 @@ static void *work(void *arg)
                               .on_text = on_text,
                               .cancelled = is_cancelled,
                               .on_thinks = on_thinks,
+                              .on_reader = on_reader,
                               .on_target = on_target,
                               .on_stop = on_stop,
                               .on_told = draft ? on_told : NULL,
@@ -249,6 +255,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
         return status;
     }
     g->parsed.request.key_name = ask->key_name;
+    g->parsed.request.conversation.reasoning_apart = ask->reasoning_apart;
     g->keep_alive_ms = (int)ask->keep_alive_ms;
     g->comment = "";
     status = make_pair(g);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "http/body.h"
+#include "http/chat.h"
 #include "http/constraint.h"
 #include "http/unsupported.h"
 
@@ -194,30 +195,6 @@ static ft_status read_stream_options(reader *r)
     return status;
 }
 
-/* Replaces a list of text parts by one string, with `between` between them. */
-static ft_status join_parts(reader *r, json_t *object, const char *name, const char *between)
-{
-    json_t *parts = json_object_get(object, "content");
-    ft_buf text = {0};
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        json_t *part = json_array_get(parts, i), *piece = json_object_get(part, "text");
-        if (!json_is_object(part) || !is_string(json_object_get(part, "type"), "text") ||
-            !json_is_string(piece)) {
-            ft_buf_deinit(&text);
-            return ft_http_fail_set(r->fail, 400, "unsupported_content", name,
-                                    "'%s' may hold only parts of type 'text': images, audio and "
-                                    "files are unsupported by this server.",
-                                    name);
-        }
-        if (i > 0)
-            ft_buf_puts(&text, between);
-        ft_buf_append(&text, json_string_value(piece), json_string_length(piece));
-    }
-    json_t *joined = text.failed ? NULL : json_stringn_nocheck(ft_buf_str(&text), text.len);
-    ft_buf_deinit(&text);
-    return json_object_set_new(object, "content", joined) == 0 ? FT_OK : out_of_memory(r);
-}
-
 /* OpenAI's predicted outputs: {"type": "content", "content": a string or a list of text parts}. */
 static ft_status read_prediction(reader *r, size_t most_bytes)
 {
@@ -230,7 +207,7 @@ static ft_status read_prediction(reader *r, size_t most_bytes)
     if (!is_string(json_object_get(v, "type"), "content"))
         return wrong_value(r, "prediction.type", "'content'");
     if (json_array_size(json_object_get(v, "content")) > 0)
-        status = join_parts(r, v, "prediction.content", "");
+        status = ft_http_join_parts(v, "prediction.content", "", r->fail);
     if (status != FT_OK)
         return status;
     json_t *content = json_object_get(v, "content");
@@ -312,107 +289,6 @@ static ft_status read_stop(reader *r)
     for (size_t i = 0; status == FT_OK && i < json_array_size(v); i++)
         status = add_stop(r, json_array_get(v, i));
     return status;
-}
-
-/* The roles that a chat template knows. NULL: none of them. */
-static const char *known_role(json_t *v)
-{
-    static const char *const roles[][2] = {{"system", "system"},
-                                           {"developer", "system"}, /* its newer name */
-                                           {"user", "user"},
-                                           {"assistant", "assistant"}};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (is_string(v, roles[i][0]))
-            return roles[i][1];
-    return NULL;
-}
-
-static ft_status read_message(reader *r, json_t *v, size_t i)
-{
-    ft_chat_message *m = &r->out->messages[i];
-    char name[48];
-    snprintf(name, sizeof name, "messages[%zu]", i);
-    if (!json_is_object(v))
-        return wrong_type(r, name, "an object with 'role' and 'content'");
-    snprintf(name, sizeof name, "messages[%zu].role", i);
-    m->role = known_role(json_object_get(v, "role"));
-    if (!m->role)
-        return wrong_value(r, name, "'system', 'developer', 'user' or 'assistant'");
-    snprintf(name, sizeof name, "messages[%zu].tool_calls", i);
-    json_t *calls = json_object_get(v, "tool_calls");
-    if (calls && !json_is_null(calls) && !ft_http_is_empty(calls))
-        return ft_http_fail_set(r->fail, 400, "unsupported_parameter", name,
-                                "'%s': tools are unsupported by this server.", name);
-    snprintf(name, sizeof name, "messages[%zu].content", i);
-    json_t *content = json_object_get(v, "content");
-    ft_status status = FT_OK;
-    if (json_array_size(content) > 0)
-        status = join_parts(r, v, name, "\n");
-    else if (!json_is_string(content))
-        status = wrong_type(r, name, "a string or a list of text parts");
-    m->content = json_string_value(json_object_get(v, "content"));
-    return status;
-}
-
-/* Variables that the template has from elsewhere. */
-static bool is_taken(const char *name)
-{
-    static const char *const taken[] = {"messages", "tools", "bos_token", "eos_token",
-                                        "add_generation_prompt"};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (strcmp(taken[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* What the template gets beside the messages. */
-static ft_status read_template_args(reader *r)
-{
-    ft_chat *chat = &r->out->request.conversation;
-    json_t *args = field(r, "chat_template_kwargs"), *effort = field(r, "reasoning_effort"), *v;
-    const char *name;
-    if (args && !json_is_object(args))
-        return wrong_type(r, "chat_template_kwargs", "an object");
-    json_object_foreach(args, name, v)
-    {
-        if (is_taken(name))
-            return wrong_value(r, "chat_template_kwargs",
-                               "an object of further variables, not messages or tokens");
-    }
-    if (json_object_size(args) > 0 && !(r->out->template_args = json_dumps(args, 0)))
-        return out_of_memory(r);
-    chat->template_args = r->out->template_args;
-    if (!effort)
-        return FT_OK;
-    if (!json_is_string(effort))
-        return wrong_type(r, "reasoning_effort", "a string");
-    chat->reasoning_effort = json_string_value(effort);
-    const size_t n = strspn(chat->reasoning_effort, "abcdefghijklmnopqrstuvwxyz");
-    if (n == 0 || n > 16 || n != json_string_length(effort))
-        return wrong_value(r, "reasoning_effort", "a word like 'low', 'medium' or 'high'");
-    return FT_OK;
-}
-
-static ft_status read_messages(reader *r)
-{
-    ft_http_parsed *out = r->out;
-    json_t *v = field(r, "messages");
-    if (!v)
-        return ft_http_fail_set(r->fail, 400, "missing_required_parameter", "messages",
-                                "'messages' is missing: a chat completion needs at least one.");
-    size_t n = json_array_size(v);
-    if (!json_is_array(v) || n == 0)
-        return wrong_type(r, "messages", "a list of at least one message");
-    out->messages = calloc(n, sizeof *out->messages);
-    if (!out->messages)
-        return out_of_memory(r);
-    out->request.conversation.messages = out->messages;
-    out->request.conversation.n_messages = n;
-    out->n_prompts = 1;
-    ft_status status = FT_OK;
-    for (size_t i = 0; status == FT_OK && i < n; i++)
-        status = read_message(r, json_array_get(v, i), i);
-    return status == FT_OK ? read_template_args(r) : status;
 }
 
 /* Adds a prompt of token ids; out->tokens has room. */
@@ -508,7 +384,7 @@ static ft_status check_text(reader *r, size_t most_bytes)
     const ft_http_request *q = &r->out->request;
     size_t bytes = 0;
     for (size_t i = 0; i < q->conversation.n_messages; i++)
-        bytes += strlen(q->conversation.messages[i].content);
+        bytes += ft_http_message_bytes(&q->conversation.messages[i]);
     for (size_t i = 0; i < r->out->n_prompts; i++) {
         const char *text = r->out->prompts[i].text;
         const size_t n = text ? strlen(text) : 0;
@@ -548,7 +424,7 @@ ft_status ft_http_parse_root(json_t *take_root, bool chat, const ft_http_model *
         (status = ft_http_read_constraint(r.root, fail, &out->constraint, &out->request.constraint,
                                           &out->request.constraint_field)) != FT_OK ||
         (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
-        (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
+        (status = chat ? ft_http_chat_read(r.root, fail, out) : read_prompt(&r)) != FT_OK ||
         (status = count_texts(&r)) != FT_OK ||
         (status = check_text(&r, model->text_bytes)) != FT_OK)
         ft_http_parsed_deinit(out);
@@ -558,6 +434,8 @@ ft_status ft_http_parse_root(json_t *take_root, bool chat, const ft_http_model *
 void ft_http_parsed_deinit(ft_http_parsed *parsed)
 {
     free(parsed->messages);
+    free(parsed->calls);
+    free(parsed->tools);
     free(parsed->template_args);
     free(parsed->tokens);
     ft_buf_deinit(&parsed->constraint);

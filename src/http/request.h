@@ -45,7 +45,9 @@ typedef struct ft_http_parsed {
     json_t *asked;                  /* such a request as it came; else NULL */
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
-    char *template_args;       /* of the conversation, as text */
+    ft_chat_call *calls;       /* of all messages */
+    ft_chat_tool *tools;
+    char *template_args; /* as text */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
 } ft_http_parsed;

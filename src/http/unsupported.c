@@ -16,8 +16,6 @@ static const ft_http_restricted restricted[] = {
     {"best_of", "[1]", "1"},
     {"echo", "[false]", "false"},
     {"suffix", EMPTY, "an empty string"},
-    {"tools", EMPTY, "an empty list"},
-    {"tool_choice", NO_TOOL, "\"none\""},
     {"functions", EMPTY, "an empty list"},
     {"function_call", NO_TOOL, "\"none\""},
     {"modalities", "[[\"text\"]]", "[\"text\"]"},

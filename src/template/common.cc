@@ -16,6 +16,13 @@
 
 struct ft_common {
     common_chat_templates_ptr templates;
+    bool has_tools;
+};
+
+struct ft_common_parser {
+    common_chat_parser_params params;
+    std::vector<std::string> marks;
+    common_chat_msg said;
 };
 
 /* ---- what may go wrong ---- */
@@ -54,6 +61,9 @@ static ft_status guarded(ft_error *err, const std::function<void()> &call) noexc
 
 /* The parser and the program call themselves for each level of the source. */
 #define STACK_BYTES ((size_t)128 << 20)
+
+/* Levels of brackets in what a model says; each takes some kilobytes of an ordinary stack. */
+#define PARSE_DEPTH_MAX 200
 
 struct deep_call {
     const std::function<void()> *call;
@@ -120,8 +130,16 @@ ft_status ft_common_create(const char *source, const char *bos, const char *eos,
         auto common = std::make_unique<ft_common>();
         common_chat_template(source, bos, eos); // says what is wrong, which the call below does not
         common->templates = common_chat_templates_init(nullptr, source, bos, eos);
+        const auto caps = common_chat_templates_get_caps(common->templates.get());
+        const auto tools = caps.find("supports_tools");
+        common->has_tools = tools != caps.end() && tools->second;
         *out = common.release();
     });
+}
+
+bool ft_common_has_tools(const ft_common *common)
+{
+    return common->has_tools;
 }
 
 void ft_common_destroy(ft_common *common)
@@ -186,6 +204,8 @@ static common_chat_templates_inputs inputs_of(const ft_chat *chat)
     if (chat->choice == FT_CHAT_CHOICE_NONE)
         in.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
     in.parallel_tool_calls = chat->parallel_calls;
+    in.reasoning_format =
+        chat->reasoning_apart ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
     in.force_pure_content = is_plain(chat);
     add_arguments(chat, &in);
     return in;
@@ -198,4 +218,66 @@ ft_status ft_common_render(const ft_common *common, const ft_chat *chat, ft_erro
         if (ft_buf_append(out, params.prompt.data(), params.prompt.size()) != FT_OK)
             throw std::bad_alloc();
     });
+}
+
+/* ---- what the model says ---- */
+
+ft_status ft_common_parser_create(const ft_common *common, const ft_chat *chat, ft_error *err,
+                                  ft_common_parser **out)
+{
+    *out = nullptr;
+    return on_deep_stack(err, [&] {
+        const auto inputs = inputs_of(chat);
+        const auto params = common_chat_templates_apply(common->templates.get(), inputs);
+        auto parser = std::make_unique<ft_common_parser>();
+        parser->params = common_chat_parser_params(params);
+        parser->params.reasoning_format = inputs.reasoning_format;
+        if (!params.parser.empty())
+            parser->params.parser.load(params.parser);
+        parser->marks = params.preserved_tokens;
+        *out = parser.release();
+    });
+}
+
+void ft_common_parser_destroy(ft_common_parser *parser)
+{
+    delete parser;
+}
+
+const char *ft_common_parser_mark(const ft_common_parser *parser, size_t i)
+{
+    return i < parser->marks.size() ? parser->marks[i].c_str() : nullptr;
+}
+
+/* The parser calls itself for each level of JSON. */
+static bool too_deep(const char *text, size_t n)
+{
+    size_t depth = 0;
+    for (size_t i = 0; i < n && depth <= PARSE_DEPTH_MAX; i++) {
+        if (text[i] == '[' || text[i] == '{')
+            depth++;
+        else if ((text[i] == ']' || text[i] == '}') && depth > 0)
+            depth--;
+    }
+    return depth > PARSE_DEPTH_MAX;
+}
+
+ft_status ft_common_parse(ft_common_parser *parser, const char *text, size_t n, bool partial,
+                          ft_common_said *out)
+{
+    *out = {};
+    if (too_deep(text, n))
+        return FT_INVALID;
+    return guarded(nullptr, [&] {
+        parser->said = common_chat_parse(std::string(text, n), partial, parser->params);
+        const common_chat_msg &m = parser->said;
+        *out = {m.content.data(), m.reasoning_content.data(), m.content.size(),
+                m.reasoning_content.size(), m.tool_calls.size()};
+    });
+}
+
+ft_chat_call ft_common_said_call(const ft_common_parser *parser, size_t i)
+{
+    const common_chat_tool_call &call = parser->said.tool_calls[i];
+    return {call.id.c_str(), call.name.c_str(), call.arguments.c_str()};
 }

@@ -31,10 +31,35 @@ FT_WARN_UNUSED ft_status ft_common_create(const char *source, const char *bos, c
                                           ft_error *err, ft_common **out);
 void ft_common_destroy(ft_common *common);
 
+/* Whether it shows tools to the model. */
+bool ft_common_has_tools(const ft_common *common);
+
 /* Appends the rendering, ready for the assistant's message. FT_INVALID: the template refuses the
  * conversation, in its own words (raise_exception), or it fails. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_common_render(const ft_common *common, const ft_chat *chat,
                                           ft_error *err, ft_buf *out);
+
+/* How a model with this template writes calls of a conversation's tools. */
+typedef struct ft_common_parser ft_common_parser;
+
+/* FT_INVALID: the template refuses the conversation; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_common_parser_create(const ft_common *common, const ft_chat *chat,
+                                                 ft_error *err, ft_common_parser **out);
+void ft_common_parser_destroy(ft_common_parser *parser);
+/* Texts of tokens that the parser must see, even if they are special: 0, 1... NULL: no more. */
+const char *ft_common_parser_mark(const ft_common_parser *parser, size_t i);
+
+/* What was said. Borrowed from the parser until its next parse. */
+typedef struct ft_common_said {
+    const char *content, *reasoning;
+    size_t n_content, n_reasoning, n_calls;
+} ft_common_said;
+/* Reads all of the text so far; partial: more will follow. FT_INVALID: it is not what the parser
+ * expects, or its brackets are nested too deeply. FT_NOMEM. One thread. */
+FT_WARN_UNUSED ft_status ft_common_parse(ft_common_parser *parser, const char *text, size_t n,
+                                         bool partial, ft_common_said *out);
+/* Call i < n_calls of what was said last. Strings are borrowed, "" where there is none. */
+ft_chat_call ft_common_said_call(const ft_common_parser *parser, size_t i);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "template/common.h"
 #include "template/marks.h"
+#include "template/reader.h"
 
 #define BYTES_MAX ((size_t)64 << 20) /* of a conversation */
 
@@ -21,7 +22,6 @@ struct ft_template {
 
 /* ---- the template ---- */
 
-#ifdef FT_HAVE_COMMON
 static ft_status append_piece(const ft_vocab *vocab, int32_t token, ft_buf *out)
 {
     return token < 0 ? FT_OK : ft_vocab_piece(vocab, token, true, out);
@@ -42,18 +42,6 @@ static ft_status compile(ft_template *t, ft_error *err)
     ft_buf_deinit(&eos);
     return status;
 }
-#else
-static ft_status compile(ft_template *t, ft_error *err)
-{
-    return ft_error_set(err, FT_UNSUPPORTED, "this build has no llama.cpp `common`");
-}
-/* Never called: t->common stays NULL. */
-ft_status ft_common_render(const ft_common *common, const ft_chat *chat, ft_error *err, ft_buf *out)
-{
-    return FT_UNSUPPORTED;
-}
-void ft_common_destroy(ft_common *common) {}
-#endif
 
 ft_status ft_template_create(const ft_vocab *vocab, const char *source, ft_error *err,
                              ft_template **out)
@@ -101,6 +89,9 @@ const char *ft_template_source(const ft_template *t)
 void ft_template_prompt_deinit(ft_template_prompt *p)
 {
     ft_tokens_deinit(&p->tokens);
+    ft_tokens_deinit(&p->spelled);
+    if (p->reader.destroy)
+        p->reader.destroy(p->reader.ctx);
     *p = (ft_template_prompt){0};
 }
 
@@ -130,7 +121,7 @@ static ft_status check_message(const ft_chat_message *m, size_t i, ft_error *err
     return FT_OK;
 }
 
-static ft_status check(const ft_chat *chat, ft_error *err)
+static ft_status check(const ft_template *t, const ft_chat *chat, ft_error *err)
 {
     size_t bytes = bytes_of(chat->template_args);
     ft_status status = FT_OK;
@@ -146,6 +137,10 @@ static ft_status check(const ft_chat *chat, ft_error *err)
     }
     for (size_t i = 0; i < chat->n_tools; i++)
         bytes += bytes_of(chat->tools[i].description) + bytes_of(chat->tools[i].parameters);
+    if (status == FT_OK && chat->n_tools > 0 && t->common && !ft_common_has_tools(t->common))
+        return ft_error_set(err, FT_INVALID,
+                            "tools: the model's chat template does not show tools to the model "
+                            "(--chat-template sets another)");
     if (status == FT_OK && bytes > BYTES_MAX)
         return ft_error_set(err, FT_TOO_LARGE, "a conversation of %zu bytes is too long", bytes);
     return status;
@@ -217,15 +212,49 @@ static ft_status apply_program(const ft_template *t, const ft_chat *chat,
     return status;
 }
 
+/* The special tokens that the parser must see. */
+static ft_status find_spelled(const ft_template *t, const ft_common_parser *parser, ft_tokens *out)
+{
+    const char *mark;
+    ft_status status = FT_OK;
+    for (size_t i = 0; (mark = ft_common_parser_mark(parser, i)); i++)
+        for (size_t k = 0; status == FT_OK && k < ft_vocab_n_special(t->vocab); k++) {
+            int32_t token;
+            if (strcmp(ft_vocab_special(t->vocab, k, &token), mark) == 0)
+                status = ft_tokens_append(out, &token, 1);
+        }
+    return status;
+}
+
+/* With tools that the model may call: how it writes the calls. */
+static ft_status add_reader(const ft_template *t, const ft_chat *chat, ft_error *err,
+                            ft_template_prompt *out)
+{
+    ft_common_parser *parser;
+    if (chat->n_tools == 0 || chat->choice == FT_CHAT_CHOICE_NONE)
+        return FT_OK;
+    ft_status status = ft_common_parser_create(t->common, chat, err, &parser);
+    if (status != FT_OK)
+        return status;
+    status = find_spelled(t, parser, &out->spelled);
+    if (status == FT_OK)
+        status = ft_reader_create(parser, &out->reader);
+    else
+        ft_common_parser_destroy(parser);
+    return status == FT_OK ? FT_OK : ft_error_set(err, status, "out of memory for a conversation");
+}
+
 ft_status ft_template_apply(const ft_template *t, const ft_chat *chat,
                             const ft_tokenize_limits *limits, ft_error *err,
                             ft_template_prompt *out)
 {
     *out = (ft_template_prompt){0};
-    ft_status status = check(chat, err);
+    ft_status status = check(t, chat, err);
     if (status == FT_OK)
         status = t->common ? apply_program(t, chat, limits, err, out)
                            : apply_table(t, chat, limits, err, &out->tokens);
+    if (status == FT_OK && t->common)
+        status = add_reader(t, chat, err, out);
     if (status != FT_OK)
         ft_template_prompt_deinit(out);
     return status;

@@ -32,6 +32,10 @@ const char *ft_template_source(const ft_template *tmpl);
 typedef struct ft_template_prompt {
     ft_tokens tokens;
     bool thinks; /* the template itself has begun the answer, with <think> */
+    /* With tools that the model may call; else its functions are NULL. Who takes it sets it to
+     * zeros. */
+    ft_chat_reader reader;
+    ft_tokens spelled; /* special tokens that the reader must see as text */
 } ft_template_prompt;
 void ft_template_prompt_deinit(ft_template_prompt *prompt);
 

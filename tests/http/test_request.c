@@ -371,8 +371,8 @@ static void test_bad_chat(void **state)
         {"{\"messages\":[1]}", "invalid_type", "messages[0]"},
         {"{\"messages\":[{}]}", "invalid_value", "messages[0].role"},
         {"{\"messages\":[{\"role\":1,\"content\":\"\"}]}", "invalid_value", "messages[0].role"},
-        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "invalid_value",
-         "messages[0].role"},
+        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "invalid_type",
+         "messages[0].tool_call_id"},
         {"{\"messages\":[{\"role\":\"user\"}]}", "invalid_type", "messages[0].content"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":null}]}", "invalid_type",
          "messages[0].content"},
@@ -386,7 +386,7 @@ static void test_bad_chat(void **state)
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]}",
          "unsupported_content", "messages[0].content"},
         {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}",
-         "unsupported_parameter", "messages[0].tool_calls"},
+         "invalid_type", "messages[0].tool_calls[0]"},
     };
     BAD(cases, true);
 }
@@ -567,11 +567,64 @@ static void test_unsupported(void **state)
         {"\"repeat_penalty\":0", "unsupported_parameter", "repeat_penalty"},
         {"\"min_tokens\":1", "unsupported_parameter", "min_tokens"},
         {"\"ignore_eos\":true", "unsupported_parameter", "ignore_eos"},
-        {"\"tools\":[{\"type\":\"function\"}]", "unsupported_parameter", "tools"},
-        {"\"tool_choice\":\"required\"", "unsupported_parameter", "tool_choice"},
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
     check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+#define TALK(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}" more "}"
+#define CALLED(function)                                                                 \
+    TALK(",{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\"," \
+         "\"function\":" function "}]}]")
+
+static void test_tools(void **state)
+{
+    static const bad_case bad[] = {
+        {TALK("],\"tools\":5"), "invalid_type", "tools"},
+        {TALK("],\"tools\":[{\"type\":\"web\"}]"), "invalid_value", "tools[0]"},
+        {TALK("],\"tools\":[{\"type\":\"function\",\"function\":{}}]"), "invalid_type",
+         "tools[0].function.name"},
+        {TALK("],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+              "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"),
+         "invalid_value", "tools[1].function.name"},
+        {TALK("],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+              "\"parameters\":\"x\"}}]"),
+         "invalid_type", "tools[0].function.parameters"},
+        {TALK("],\"tool_choice\":\"required\""), "unsupported_parameter", "tool_choice"},
+        {TALK("],\"tool_choice\":{\"type\":\"function\"}"), "unsupported_parameter", "tool_choice"},
+        {TALK("],\"parallel_tool_calls\":1"), "invalid_type", "parallel_tool_calls"},
+        {TALK(",{\"role\":\"wizard\",\"content\":\"\"}]"), "invalid_value", "messages[1].role"},
+        {TALK(",{\"role\":\"tool\",\"content\":\"\"}]"), "invalid_type",
+         "messages[1].tool_call_id"},
+        {TALK(",{\"role\":\"assistant\",\"content\":null}]"), "invalid_type",
+         "messages[1].content"},
+        {CALLED("{\"name\":\"f\",\"arguments\":\"{\"}"), "invalid_value",
+         "messages[1].tool_calls[0].function.arguments"},
+        {CALLED("{\"name\":\"f\",\"arguments\":\"[]\"}"), "invalid_value",
+         "messages[1].tool_calls[0].function.arguments"},
+        {CALLED("{\"name\":\"f f\",\"arguments\":\"{}\"}"), "invalid_value",
+         "messages[1].tool_calls[0].function.name"},
+    };
+    ft_http_fail fail;
+    ft_http_parsed p;
+    (void)state;
+    check_bad(bad, sizeof bad / sizeof *bad, true, 400);
+    assert_int_equal(
+        parse(TALK(",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\","
+                   "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+                   "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"4\"}],"
+                   "\"tool_choice\":\"none\",\"parallel_tool_calls\":false,\"tools\":[{\"type\":"
+                   "\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"a\":1}}}]"),
+              true, &fail, &p),
+        FT_OK);
+    const ft_chat *chat = &p.request.conversation;
+    assert_int_equal(chat->messages[1].n_calls, 1);
+    assert_null(chat->messages[1].content);
+    assert_string_equal(chat->messages[1].calls[0].arguments, "{}");
+    assert_string_equal(chat->messages[2].call_id, "a");
+    assert_string_equal(chat->tools[0].parameters, "{\"a\": 1}");
+    assert_true(chat->choice == FT_CHAT_CHOICE_NONE && !chat->parallel_calls);
+    ft_http_parsed_deinit(&p);
 }
 
 static void test_template_args(void **state)
@@ -721,8 +774,8 @@ int main(void)
         cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
         cmocka_unit_test(test_several),     cmocka_unit_test(test_names),
         cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_constraints),
         cmocka_unit_test(test_unsupported), cmocka_unit_test(test_template_args),
+        cmocka_unit_test(test_constraints), cmocka_unit_test(test_tools),
         cmocka_unit_test(test_penalties),   cmocka_unit_test(test_bad_penalties),
         cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
         cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),

@@ -416,10 +416,10 @@ static void test_families(void **state)
 /* Names between the template's own brackets, and texts that stand side by side. */
 static void test_pieces(void **state)
 {
-    static const char source[] =
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
-        "{% for t in tools %}{% for k, v in t.function.parameters.properties.items() %}"
-        "<{{ k }}>{{ v.description }}</{{ k }}>{% endfor %}{% endfor %}";
+    static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}"
+                                 "{% for t in tools %}{{ t.function.name }}"
+                                 "{% for k, v in t.function.parameters.properties.items() %}"
+                                 "<{{ k }}>{{ v.description }}</{{ k }}>{% endfor %}{% endfor %}";
     static const char *const names[] = {"s", "/s", "|im_end|", "|im_start|", "bos", "|user|"};
     const ft_vocab *v = *state;
     ft_template *t = make(v, source);
@@ -440,7 +440,7 @@ static void test_pieces(void **state)
         ft_tokens special = specials(v, &p.tokens);
         ft_buf said = spell(v, &p.tokens);
         char expected[200];
-        snprintf(expected, sizeof expected, "<|im_end|></s><%s></s></%s>", names[i], names[i]);
+        snprintf(expected, sizeof expected, "<|im_end|></s>f<%s></s></%s>", names[i], names[i]);
         assert_string_equal(ft_buf_str(&said), expected);
         assert_int_equal(special.n, 0);
         ft_buf_deinit(&said);
@@ -450,10 +450,82 @@ static void test_pieces(void **state)
     ft_template_destroy(t);
 }
 
+/* What comes, piece by piece: all content, and behind it the calls. */
+static void assert_read(const ft_template *t, const ft_chat *chat, const char *said, size_t step,
+                        const char *expected)
+{
+    ft_template_prompt p;
+    ft_error err = {0};
+    ft_buf out = {0}, calls = {0};
+    if (apply(t, chat, &err, &p) != FT_OK)
+        fail_msg("%s", err.message);
+    assert_non_null(p.reader.read);
+    const size_t n = strlen(said);
+    for (size_t at = 0; at <= n; at += step) {
+        const ft_chat_part *parts;
+        size_t n_parts, more = n - at < step ? n - at : step;
+        assert_int_equal(
+            p.reader.read(p.reader.ctx, said + at, more, at + step > n, &parts, &n_parts), FT_OK);
+        for (size_t i = 0; i < n_parts; i++) {
+            if (parts[i].kind == FT_CHAT_PART_CALL)
+                ft_buf_printf(&calls, "|%zu:%.*s:", parts[i].call, (int)parts[i].n, parts[i].text);
+            else
+                ft_buf_append(parts[i].kind == FT_CHAT_PART_ARGUMENTS ? &calls : &out,
+                              parts[i].text, parts[i].n);
+        }
+    }
+    ft_buf_puts(&out, ft_buf_str(&calls));
+    assert_string_equal(ft_buf_str(&out), expected);
+    ft_buf_deinit(&out);
+    ft_buf_deinit(&calls);
+    ft_template_prompt_deinit(&p);
+}
+
+static void test_reader(void **state)
+{
+    char path[4096], *source;
+    size_t bytes;
+    ft_error err = {0};
+    snprintf(path, sizeof path, "%s/Qwen-Qwen2.5-7B-Instruct.jinja", FT_TEMPLATES);
+    if (access(path, R_OK) != 0)
+        skip();
+    assert_int_equal(ft_file_read(path, 1 << 20, &err, &source, &bytes), FT_OK);
+    ft_template *t = make(*state, source);
+    const ft_chat_message talk = {.role = "user", .content = "x"};
+    const ft_chat_tool tool = {.name = "add",
+                               .parameters = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+                                             "\"integer\"}},\"required\":[\"a\"]}"};
+    ft_chat chat = {
+        .messages = &talk, .n_messages = 1, .tools = &tool, .n_tools = 1, .parallel_calls = true};
+    static const char one[] = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n"
+                              "</tool_call>";
+    for (size_t step = 1; step < 90; step += 11) {
+        assert_read(t, &chat, "plain words", step, "plain words");
+        assert_read(t, &chat, one, step, "|0:add:{\"a\": 12}");
+        assert_read(t, &chat, "<tool_call>\nwhat", step, "<tool_call>\nwhat");
+        assert_read(t, &chat,
+                    "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+                    "<tool_call>\nwhat",
+                    step, "\n</tool_call>\n<tool_call>\nwhat|0:add:{\"a\": 1}");
+        assert_read(t, &chat, "so <tool_call>\nwhat\n</tool_call> or not", step,
+                    "so <tool_call>\nwhat\n</tool_call> or not");
+    }
+    chat.choice = FT_CHAT_CHOICE_NONE;
+    ft_template_prompt p;
+    assert_int_equal(apply(t, &chat, &err, &p), FT_OK);
+    assert_null(p.reader.read);
+    ft_template_prompt_deinit(&p);
+    ft_template_destroy(t);
+    t = make(*state, "{% for m in messages %}{{ m.content }}{% endfor %}");
+    assert_refused(t, &chat, FT_INVALID, "does not show tools");
+    ft_template_destroy(t);
+    free(source);
+}
+
 /* JSON that is too deep, or none, is refused before the template sees it. */
 static void test_json(void **state)
 {
-    ft_template *t = make(*state, "{{ messages[0].content }}");
+    ft_template *t = make(*state, "{{ messages[0].content }}{{ tools | tojson }}");
     char deep[300];
     memset(deep, '[', 100);
     memset(deep + 100, ']', 100);
@@ -475,7 +547,7 @@ int main(void)
 #ifdef FT_HAVE_COMMON
         cmocka_unit_test(test_broken),    cmocka_unit_test(test_program),
         cmocka_unit_test(test_families),  cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json),      cmocka_unit_test(test_reader),
 #else
         cmocka_unit_test(test_table),
 #endif
