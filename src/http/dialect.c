@@ -89,22 +89,32 @@ static ft_status fill_empty(ft_http_translation *t)
     return failed ? ft_http_translate_nomem(t) : FT_OK;
 }
 
-/* A client reads its own names. */
-static void rename_fail(const ft_http_renamed *renamed, ft_http_fail *fail)
+/* The field whose name of the chat begins `text`; NULL: none. */
+static const ft_http_renamed *find(const ft_http_renamed *renamed, const char *text)
 {
-    char message[sizeof fail->message], rest[sizeof fail->param];
     for (; renamed->chat; renamed++) {
         const size_t n = strlen(renamed->chat);
-        if (strncmp(fail->param, renamed->chat, n) != 0 || !strchr("[.", fail->param[n]))
-            continue; /* strchr finds the end of the name, too */
-        if (fail->message[0] == '\'' && strncmp(fail->message + 1, renamed->chat, n) == 0) {
-            snprintf(message, sizeof message, "'%s%s", renamed->own, fail->message + 1 + n);
-            memcpy(fail->message, message, sizeof message);
-        }
-        snprintf(rest, sizeof rest, "%s", fail->param + n);
-        snprintf(fail->param, sizeof fail->param, "%s%.40s", renamed->own, rest);
-        return;
+        if (strncmp(text, renamed->chat, n) == 0 && strchr("[.'", text[n]))
+            return renamed; /* strchr finds the end of the text, too */
     }
+    return NULL;
+}
+
+void ft_http_dialect_rename(const ft_http_dialect *dialect, char *text, size_t size)
+{
+    ft_buf out = {0};
+    for (const char *at = text; *at;) {
+        const bool begins = at == text || at[-1] == '\'';
+        const ft_http_renamed *field = begins ? find(dialect->renamed, at) : NULL;
+        if (field)
+            ft_buf_puts(&out, field->own);
+        else
+            ft_buf_append(&out, at, 1);
+        at += field ? strlen(field->chat) : 1;
+    }
+    if (!out.failed) /* else a client reads the chat's names */
+        snprintf(text, size, "%s", ft_buf_str(&out));
+    ft_buf_deinit(&out);
 }
 
 static ft_status translate(const ft_http_dialect *dialect, ft_http_translation *t)
@@ -118,6 +128,18 @@ static ft_status translate(const ft_http_dialect *dialect, ft_http_translation *
     return status == FT_OK ? fill_empty(t) : status;
 }
 
+static ft_status parse_chat(const ft_http_dialect *dialect, const ft_http_translation *t,
+                            ft_http_parsed *out)
+{
+    ft_http_fail *fail = t->fail;
+    const ft_status status = ft_http_parse_root(json_incref(t->chat), true, t->model, fail, out);
+    if (fail->http != 400) /* others name no field, but perhaps a model */
+        return status;
+    ft_http_dialect_rename(dialect, fail->param, sizeof fail->param);
+    ft_http_dialect_rename(dialect, fail->message, sizeof fail->message);
+    return status;
+}
+
 ft_status ft_http_dialect_parse(const ft_http_dialect *dialect, const char *body, size_t n,
                                 const ft_http_model *model, ft_http_fail *fail, ft_http_parsed *out)
 {
@@ -129,10 +151,8 @@ ft_status ft_http_dialect_parse(const ft_http_dialect *dialect, const char *body
         return status;
     t.chat = json_copy(t.root);
     status = translate(dialect, &t);
-    if (status == FT_OK) {
-        status = ft_http_parse_root(json_incref(t.chat), true, model, fail, out);
-        rename_fail(dialect->renamed, fail);
-    }
+    if (status == FT_OK)
+        status = parse_chat(dialect, &t, out);
     if (status == FT_OK) {
         out->dialect = dialect;
         out->asked = json_incref(t.root);

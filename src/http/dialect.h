@@ -28,7 +28,8 @@ typedef struct ft_http_renamed {
 struct ft_http_dialect {
     const char *text;               /* the field that holds most of the text */
     const char *const *own;         /* fields that are no field of a chat; ends in NULL */
-    const ft_http_renamed *renamed; /* names in errors of the chat's parser; ends in NULLs */
+    const ft_http_renamed *renamed; /* names in errors about the chat; ends in NULLs. The first that
+                                       fits holds, so a longer name comes first */
     ft_status (*translate)(ft_http_translation *t);
     const ft_http_shape *shape;
     /* Appends an error as a body; NULL: as OpenAI. */
@@ -45,6 +46,10 @@ extern const ft_http_dialect ft_http_messages_count; /* the same, without max_to
 FT_WARN_UNUSED ft_status ft_http_dialect_parse(const ft_http_dialect *dialect, const char *body,
                                                size_t n, const ft_http_model *model,
                                                ft_http_fail *fail, ft_http_parsed *out);
+
+/* Gives a chat's fields their names in the dialect: all in text[size] that stand behind a quote,
+ * and one that it begins with. A client reads the names of its own API. */
+void ft_http_dialect_rename(const ft_http_dialect *dialect, char *text, size_t size);
 
 /* --- for translations --- */
 

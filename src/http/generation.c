@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "http/answer.h"
+#include "http/dialect.h"
 #include "http/request.h"
 
 enum { SAID_NOTHING, SAID_SOMETHING, SAID_FAILED };
@@ -195,6 +196,8 @@ static void *work(void *arg)
         ft_http_fail_from(&g->fail, status, &err);
         if (result.wrong_field)
             snprintf(g->fail.param, sizeof g->fail.param, "%s", result.wrong_field);
+        if (g->parsed.dialect)
+            ft_http_dialect_rename(g->parsed.dialect, g->fail.param, sizeof g->fail.param);
         g->fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
         if (said_nothing_yet(g, SAID_FAILED))
             ft_buf_clear(&g->scratch);

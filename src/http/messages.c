@@ -41,6 +41,7 @@ static const ft_http_restricted restricted[] = {
 };
 
 static const ft_http_renamed renamed[] = {{"stop", "stop_sequences"},
+                                          {"response_format.json_schema", "output_config.format"},
                                           {"response_format", "output_config.format"},
                                           {"reasoning_effort", "output_config.effort"},
                                           {NULL, NULL}};

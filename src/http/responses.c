@@ -34,6 +34,7 @@ static const ft_http_restricted restricted[] = {
 
 static const ft_http_renamed renamed[] = {{"messages", "input"},
                                           {"max_completion_tokens", "max_output_tokens"},
+                                          {"response_format.json_schema", "text.format"},
                                           {"response_format", "text.format"},
                                           {"verbosity", "text.verbosity"},
                                           {"reasoning_effort", "reasoning.effort"},

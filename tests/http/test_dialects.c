@@ -140,6 +140,43 @@ static void test_messages_requests(void **state)
     ft_http_parsed_deinit(p);
 }
 
+static void expect_constraint(const ft_http_dialect *dialect, const char *body,
+                              ft_constraint_kind kind, const char *text)
+{
+    ft_http_parsed *p = good(dialect, body, "user:hi|");
+    const ft_constraint *c = &p->request.constraint;
+    assert_int_equal(c->kind, kind);
+    assert_int_equal(c->n, strlen(text));
+    assert_memory_equal(c->data ? c->data : "", text, c->n);
+    ft_http_parsed_deinit(p);
+}
+
+/* Each API says in its own form what the text must be. */
+static void test_constraints(void **state)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"b\":{},\"a\":{}}}";
+    char body[400];
+    snprintf(body, sizeof body,
+             "{\"input\":\"hi\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\","
+             "\"strict\":true,\"schema\":%s}}}",
+             schema);
+    expect_constraint(&ft_http_responses, body, FT_CONSTRAINT_JSON_SCHEMA, schema);
+    expect_constraint(&ft_http_responses,
+                      "{\"input\":\"hi\",\"text\":{\"format\":{\"type\":\"json_object\"}}}",
+                      FT_CONSTRAINT_JSON_OBJECT, "");
+    expect_constraint(&ft_http_responses,
+                      "{\"input\":\"hi\",\"text\":{\"format\":{\"type\":\"text\"}}}",
+                      FT_CONSTRAINT_NONE, "");
+    expect_constraint(&ft_http_responses, "{\"input\":\"hi\",\"regex\":\"[a-z]+\"}",
+                      FT_CONSTRAINT_REGEX, "[a-z]+");
+    snprintf(body, sizeof body,
+             "{\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+             "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":%s}}}",
+             schema);
+    expect_constraint(&ft_http_messages, body, FT_CONSTRAINT_JSON_SCHEMA, schema);
+    expect_constraint(&ft_http_messages_count, body, FT_CONSTRAINT_JSON_SCHEMA, schema);
+}
+
 /* Refused: the message names the field as the client wrote it. */
 static void bad(const ft_http_dialect *dialect, const char *body, const char *code,
                 const char *param)
@@ -153,6 +190,8 @@ static void bad(const ft_http_dialect *dialect, const char *body, const char *co
     if (strcmp(fail.param, param) != 0 || (param[0] && fail.message[0] == '\'' &&
                                            strncmp(fail.message + 1, param, strlen(param)) != 0))
         fail_msg("%s: '%s' instead of '%s': %s", body, fail.param, param, fail.message);
+    if (strstr(fail.message, "response_format"))
+        fail_msg("%s: a name of chats: %s", body, fail.message);
     assert_null(p.root);
 }
 
@@ -193,6 +232,14 @@ static void test_responses_refused(void **state)
                  "text.format.type");
     bad_response("\"text\":{\"verbosity\":\"high\"}", unsupported, "text.verbosity");
     bad_response("\"text\":{\"format\":7}", "invalid_type", "text.format");
+    bad_response("\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\"}}", "invalid_value",
+                 "text.format.schema");
+    bad_response("\"text\":{\"format\":{\"type\":\"json_schema\",\"json_schema\":"
+                 "{\"schema\":{}}}}",
+                 "invalid_value", "text.format.schema");
+    bad_response("\"text\":{\"format\":{\"type\":\"json_object\"}},\"regex\":\"x\"",
+                 "invalid_value", "regex");
+    bad_response("\"n_predict\":7", unsupported, "n_predict");
     bad_response("\"reasoning\":{\"summary\":\"detailed\"}", unsupported, "reasoning.summary");
     bad_response("\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]", unsupported, "tools");
     bad_response("\"tools\":{}", "invalid_type", "tools");
@@ -241,6 +288,8 @@ static void test_messages_refused(void **state)
     bad_message("\"thinking\":true", "invalid_type", "thinking");
     bad_message("\"output_config\":{\"format\":{\"type\":\"no_such\"}}", "invalid_type",
                 "output_config.format");
+    bad_message("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}", "invalid_value",
+                "output_config.format.schema");
     bad_message("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}]", unsupported, "tools");
     bad_message("\"tool_choice\":{\"type\":\"any\"}", unsupported, "tool_choice");
     bad_message("\"context_management\":{\"edits\":[{\"type\":\"clear_tool_uses_20250919\"}]}",
@@ -379,6 +428,11 @@ static void test_response_whole(void **state)
     expect(r, "incomplete_details/reason", "max_output_tokens");
     expect(r, "output/0/status", "incomplete");
     expect(r, "output/0/content/0/text", "one ");
+    json_decref(r);
+    r = ask(400, RESPONSES,
+            "{\"text\":{\"format\":{\"type\":\"json_object\"}},\"input\":\"constrain\"}");
+    expect(r, "error/param", "text.format");
+    expect(r, "error/message", "serve: constrain");
     json_decref(r);
     r = ask(200, RESPONSES, "{\"input\":\"silent\"}");
     expect(r, "output/0/content/0/text", "");
@@ -533,6 +587,12 @@ static void test_message_fails(void **state)
     json_t *v = ask(400, MESSAGES, "{\"max_tokens\":9}");
     expect(v, "error/param", "messages");
     json_decref(v);
+    v = ask(400, MESSAGES,
+            "{\"max_tokens\":9,\"output_config\":{\"format\":{\"type\":\"json_schema\","
+            "\"schema\":{}}},\"messages\":[{\"role\":\"user\",\"content\":\"constrain\"}]}");
+    expect(v, "error/param", "output_config.format");
+    expect(v, "error/message", "serve: constrain");
+    json_decref(v);
     v = ask_stream(MESSAGES, "{\"max_tokens\":9,\"stream\":true,\"messages\":[{\"role\":\"user\","
                              "\"content\":\"break\"}]}");
     expect_joined(v, "delta/text", "half ");
@@ -610,13 +670,13 @@ static void test_late_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_responses_requests), cmocka_unit_test(test_messages_requests),
-        cmocka_unit_test(test_responses_refused),  cmocka_unit_test(test_messages_refused),
-        cmocka_unit_test(test_response_whole),     cmocka_unit_test(test_response_stream),
-        cmocka_unit_test(test_response_fails),     cmocka_unit_test(test_message_whole),
-        cmocka_unit_test(test_message_stream),     cmocka_unit_test(test_message_fails),
-        cmocka_unit_test(test_count_tokens),       cmocka_unit_test(test_silence_and_leaving),
-        cmocka_unit_test(test_late_failure),
+        cmocka_unit_test(test_responses_requests),  cmocka_unit_test(test_messages_requests),
+        cmocka_unit_test(test_constraints),         cmocka_unit_test(test_responses_refused),
+        cmocka_unit_test(test_messages_refused),    cmocka_unit_test(test_response_whole),
+        cmocka_unit_test(test_response_stream),     cmocka_unit_test(test_response_fails),
+        cmocka_unit_test(test_message_whole),       cmocka_unit_test(test_message_stream),
+        cmocka_unit_test(test_message_fails),       cmocka_unit_test(test_count_tokens),
+        cmocka_unit_test(test_silence_and_leaving), cmocka_unit_test(test_late_failure),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -170,6 +170,7 @@ static const struct {
 } refusals[] = {{"stranger", FT_UNAUTHENTICATED},
                 {"forbid", FT_FORBIDDEN},
                 {"misfit", FT_PRECONDITION},
+                {"constrain", FT_INVALID},
                 {"away", FT_UNAVAILABLE}};
 
 static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
@@ -258,6 +259,7 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         .accepted = 5,
         .accepted_prediction_tokens = 4,
         .rejected_prediction_tokens = 6,
+        .wrong_field = q->constraint_field, /* with an error */
         .extension = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}", "rounds", 3, "drafted", 7,
                                "accepted", 5, "runs", 2, "run_tokens", 9, "bytes_sent", 11,
                                "bytes_received", 13, "ttft_ms", 1.5, "total_ms", 2.5)};

@@ -9,6 +9,7 @@
  *   once       "tick ", then nothing until cancelled
  *   late       nothing until http_backend_release, then FT_EXHAUSTED
  *   refuse     FT_TOO_LARGE
+ *   constrain  FT_INVALID, of the field with the constraint
  *   overload   FT_EXHAUSTED, try again after 2.5 s
  *   stranger   FT_UNAUTHENTICATED
  *   forbid     FT_FORBIDDEN
