@@ -49,6 +49,10 @@ static ft_status load(ft_serving *x, ft_error *err)
                                         .longest = (uint32_t)f->set.longest,
                                         .multiple = ft_bench_serving_multiple(&f->sweep)};
     status = ft_bench_load_set_read(&set, err, &x->set);
+    if (status == FT_OK && x->set.n < 2 && f->mode[FT_BENCH_LOAD_MISLED])
+        status = ft_error_set(err, FT_INVALID,
+                              "bench serving: edge+misled predicts the answer to another prompt: "
+                              "pass two prompts or more");
     return status == FT_OK ? load_models(x, err) : status;
 }
 

@@ -294,17 +294,18 @@ const ft_command ft_cmd_bench_serving = {
     .name = "bench serving",
     .summary = "a server that decodes, drafts itself, or verifies drafts of edges",
     .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
-    .about = "Serves the same prompts in several modes and compares what the server's core does "
-             "with its time. plain: the server decodes. server-spec: it also drafts. layer- "
-             "split: it decodes, and a device computes a quarter of its layers. edge: devices "
-             "draft, then wait for the verdict. edge+predictor: their drafts end at the first "
-             "predicted rejection. edge+lookup: they draft what followed earlier in the text, "
-             "without a draft model. edge+both: beside it. edge+misled: edge+lookup as `edge` "
-             "does it by default, with a prediction that is the answer to another prompt. "
-             "edge+proactive: they go on drafting while they wait. edge+early: they also send a "
-             "part of that before the verdict. edge+pipeline: twice as many sessions, in two "
-             "groups that alternate. Links are delayed and may have a rate. A draft forward "
-             "takes as long as --ratio or --draft-ms says. The server's work is real, on a core "
-             "of its own. Lists are measured in all combinations, in one interleaved run.",
+    .about =
+        "Serves the same prompts in several modes and compares what the server's core does "
+        "with its time. plain: the server decodes. server-spec: it also drafts. "
+        "layer-split: it decodes, and a device computes a quarter of its layers. edge: devices "
+        "draft, then wait for the verdict. edge+predictor: their drafts end at the first "
+        "predicted rejection. edge+lookup: they draft what followed earlier in the text, "
+        "without a draft model. edge+both: beside it. edge+misled: edge+lookup as `edge` "
+        "does it by default, with a prediction that is the answer to another prompt. "
+        "edge+proactive: they go on drafting while they wait. edge+early: they also send a "
+        "part of that before the verdict. edge+pipeline: twice as many sessions, in two "
+        "groups that alternate. Links are delayed and may have a rate. A draft forward "
+        "takes as long as --ratio or --draft-ms says. The server's work is real, on a core "
+        "of its own. Lists are measured in all combinations, in one interleaved run.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

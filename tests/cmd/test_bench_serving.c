@@ -499,7 +499,8 @@ static void test_refusals(void **state)
                                        "--max-prompt 8",
                                        "--up-steps 2",
                                        "--up-steps 2,0",
-                                       "--up-steps 2,6 --up-mbit 1"};
+                                       "--up-steps 2,6 --up-mbit 1",
+                                       "--limit 1 --modes plain,edge+misled"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(args[i], &status);
