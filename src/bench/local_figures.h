@@ -14,7 +14,7 @@
 
 /* An answer. */
 typedef struct ft_bench_local_answer {
-    bool known; /* it has two tokens or more */
+    bool known; /* it has tokens behind the first one (llama.cpp: behind its first pass) */
     bool first; /* of its process */
     double ms_per_token, ttft_ms;
     double start_ms; /* of a first one: from the start of the process to the first token */

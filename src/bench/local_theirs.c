@@ -44,13 +44,14 @@ static json_t *answer_json(const ft_theirs_answer *a)
             break;
     }
     const double decode_s = (double)(a->last_us - a->first_us) / 1e6;
+    const int32_t decoded = a->n - a->first_n;
     const double age_us = (double)(ft_process_age_us() - (ft_monotonic_us() - a->first_us));
     json_t *o =
         json_pack("{s:s%, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "text", ft_buf_str(&text),
                   text.len, "tokens", a->n, "rounds", (json_int_t)a->rounds, "drafted",
                   (json_int_t)a->drafted, "accepted", (json_int_t)a->accepted, "tokens_per_round",
                   a->rounds ? (double)a->round_tokens / (double)a->rounds : 0.0, "tokens_per_s",
-                  a->n > 1 && decode_s > 0 ? (a->n - 1) / decode_s : 0.0, "ttft_ms",
+                  decoded > 0 && decode_s > 0 ? decoded / decode_s : 0.0, "ttft_ms",
                   (double)(a->first_us - a->begin_us) / 1e3, "start_ms", age_us / 1e3);
     ft_buf_deinit(&text);
     return o;

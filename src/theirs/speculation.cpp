@@ -189,8 +189,10 @@ void answer_one(side &s, const int32_t *prompt, int32_t n, ft_theirs_answer &out
     for (bool ended = false; !ended;) {
         ended = one_round(s, spec.get(), sampler.get(), text, last, out);
         out.last_us = now_us();
-        if (out.first_us == 0)
+        if (out.first_us == 0) {
             out.first_us = out.last_us;
+            out.first_n = out.n;
+        }
     }
 }
 

@@ -29,8 +29,9 @@ typedef struct ft_theirs_opts {
 typedef struct ft_theirs_answer {
     int32_t *tokens;        /* [n_max] given by the caller; the end-of-text token is left out */
     int32_t n_max, n;       /* room; written */
+    int32_t first_n;        /* tokens that the first pass brought */
     int64_t begin_us;       /* on the machine's monotonic clock: before the prompt, */
-    int64_t first_us;       /* behind the first token, */
+    int64_t first_us;       /* behind the first pass, */
     int64_t last_us;        /* and behind the last one */
     int64_t rounds, passes; /* passes with a draft; all that made text */
     int64_t drafted, accepted, round_tokens; /* of these rounds */
