@@ -58,8 +58,8 @@ static ft_status add_schema(reader *r, const char *field, const char *name, json
         return add_text(r, field, name, v, FT_CONSTRAINT_JSON_SCHEMA);
     if (!json_is_object(v) && !json_is_boolean(v))
         return wrong(r, name, "a JSON Schema");
-    if (!*r->field)
-        json_dump_callback(v, write_to, r->text, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!*r->field && json_dump_callback(v, write_to, r->text, JSON_COMPACT | JSON_ENCODE_ANY) != 0)
+        r->text->failed = true; /* jansson may lack memory, too */
     return set(r, field, name, FT_CONSTRAINT_JSON_SCHEMA);
 }
 

@@ -119,9 +119,11 @@ void ft_http_dialect_rename(const ft_http_dialect *dialect, char *text, size_t s
 
 static ft_status translate(const ft_http_dialect *dialect, ft_http_translation *t)
 {
+    if (json_object_update(t->chat, t->root) != 0) /* json_copy would not say that it failed */
+        return ft_http_translate_nomem(t);
     for (size_t i = 0; dialect->own[i]; i++)
         json_object_del(t->chat, dialect->own[i]);
-    if (!t->chat || json_object_set_new(t->chat, "messages", json_array()) != 0)
+    if (json_object_set_new(t->chat, "messages", json_array()) != 0)
         return ft_http_translate_nomem(t);
     t->messages = json_object_get(t->chat, "messages");
     const ft_status status = dialect->translate(t);
@@ -149,7 +151,7 @@ ft_status ft_http_dialect_parse(const ft_http_dialect *dialect, const char *body
     ft_status status = ft_http_body_read(body, n, dialect->text, model->text_bytes, fail, &t.root);
     if (status != FT_OK)
         return status;
-    t.chat = json_copy(t.root);
+    t.chat = json_object();
     status = translate(dialect, &t);
     if (status == FT_OK)
         status = parse_chat(dialect, &t, out);

@@ -156,17 +156,16 @@ static ft_status read_input(ft_http_translation *t)
 
 /* ---- the form of the answer ---- */
 
-/* {"type", "name", "schema", ...} -> {"type", "json_schema": {"name", "schema", ...}} */
+/* {"type", "name", "schema", ...} -> {"type", "json_schema": {"schema"}}: the rest says nothing */
 static ft_status read_format(ft_http_translation *t, json_t *format)
 {
     if (!json_is_object(format))
         return wrong(t, "text.format", "an object with 'type'");
     if (!is(json_object_get(format, "type"), "json_schema"))
         return ft_http_translate_set(t, "response_format", json_incref(format));
-    json_t *schema = json_copy(format);
-    json_object_del(schema, "type");
-    return ft_http_translate_set(
-        t, "response_format", json_pack("{s:s,s:o}", "type", "json_schema", "json_schema", schema));
+    return ft_http_translate_set(t, "response_format",
+                                 json_pack("{s:s,s:{s:O*}}", "type", "json_schema", "json_schema",
+                                           "schema", json_object_get(format, "schema")));
 }
 
 static ft_status read_text_options(ft_http_translation *t)

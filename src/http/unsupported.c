@@ -52,19 +52,25 @@ static const ft_http_restricted restricted[] = {
     {"skip_special_tokens", "[true]", "true"},
 };
 
-static bool is_one_of(json_t *v, const char *list)
+/* FT_INVALID: it is none of them. */
+static ft_status is_one_of(json_t *v, const char *list)
 {
-    json_t *values = json_loads(list, 0, NULL);
+    json_t *values = json_loads(list, 0, NULL); /* of this file: only memory can be missing */
     bool found = false;
+    if (!values)
+        return FT_NOMEM;
     for (size_t i = 0; i < json_array_size(values) && !found; i++)
         found = json_equal(v, json_array_get(values, i));
     json_decref(values);
-    return found;
+    return found ? FT_OK : FT_INVALID;
 }
 
 bool ft_http_is_empty(json_t *v)
 {
-    return is_one_of(v, EMPTY);
+    if (json_is_string(v))
+        return json_string_length(v) == 0;
+    return json_is_array(v) ? json_array_size(v) == 0
+                            : json_is_object(v) && json_object_size(v) == 0;
 }
 
 static bool goes_by(const char *name, const char *pattern)
@@ -75,8 +81,13 @@ static bool goes_by(const char *name, const char *pattern)
 
 static ft_status check(const char *name, json_t *v, const ft_http_restricted *r, ft_http_fail *fail)
 {
-    if (json_is_null(v) || !goes_by(name, r->name) || is_one_of(v, r->harmless))
+    if (json_is_null(v) || !goes_by(name, r->name))
         return FT_OK;
+    const ft_status status = is_one_of(v, r->harmless);
+    if (status == FT_NOMEM)
+        ft_http_fail_from(fail, status, NULL);
+    if (status != FT_INVALID)
+        return status;
     return ft_http_fail_set(fail, 400, "unsupported_parameter", name,
                             "'%.64s' is unsupported by this server: leave it out (only %s is "
                             "accepted).",
