@@ -114,15 +114,15 @@ static ft_status read_call(reader *r, json_t *v, const char *list, size_t i, ft_
     char path[PATH_SIZE];
     json_t *function = json_object_get(v, "function"), *id = member(v, "id");
     json_t *arguments = json_object_get(function, "arguments");
-    snprintf(path, sizeof path, "%s[%zu]", list, i);
+    snprintf(path, sizeof path, "%.80s[%zu]", list, i);
     if (!json_is_object(function) || (id && !json_is_string(id)) ||
         (member(v, "type") && !is_string(member(v, "type"), "function")))
         return wrong(r, "invalid_type", path, "an object with 'id', 'type' and 'function'");
-    snprintf(path, sizeof path, "%s[%zu].function.name", list, i);
+    snprintf(path, sizeof path, "%.80s[%zu].function.name", list, i);
     ft_status status = read_name(r, json_object_get(function, "name"), path, &out->name);
     if (status != FT_OK)
         return status;
-    snprintf(path, sizeof path, "%s[%zu].function.arguments", list, i);
+    snprintf(path, sizeof path, "%.80s[%zu].function.arguments", list, i);
     if (!json_is_string(arguments) || !is_json_object(arguments))
         return wrong(r, json_is_string(arguments) ? "invalid_value" : "invalid_type", path,
                      "a string that is a JSON object");
