@@ -37,6 +37,7 @@ static const ft_http_restricted restricted[] = {
     {"stream_options", NULL_, "null"},
     {"container", NULL_, "null"},
     {"mcp_servers", "[[]]", "an empty list"},
+    {"tools", "[[]]", "an empty list"},
     {"speed", "[\"standard\"]", "\"standard\""},
     {"n", "[1]", "1"},
     {"logprobs", "[false]", "false"},

@@ -214,22 +214,13 @@ static ft_status check_include(ft_http_translation *t)
 /* Tools that the server would run itself, and those of other kinds, are skipped. */
 static ft_status read_tools(ft_http_translation *t)
 {
-    json_t *tools = field(t->root, "tools"), *ours = json_array();
-    int failed = !ours;
-    if (tools && !json_is_array(tools)) {
-        json_decref(ours);
+    json_t *tools = field(t->root, "tools");
+    if (tools && !json_is_array(tools))
         return wrong(t, "tools", "a list");
-    }
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        json_t *tool = json_array_get(tools, i);
-        if (is(json_object_get(tool, "type"), "function"))
-            failed |= json_array_append(ours, tool);
-    }
-    if (failed) {
-        json_decref(ours);
-        return ft_http_translate_nomem(t);
-    }
-    return ft_http_translate_set(t, "tools", ours);
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (is(json_object_get(json_array_get(tools, i), "type"), "function"))
+            return unsupported(t, "tools", "a list without functions");
+    return ft_http_translate_set(t, "tools", json_array());
 }
 
 static ft_status translate(ft_http_translation *t)
