@@ -389,6 +389,13 @@ static void assert_family(const ft_vocab *v, const char *source, bool tools, con
     ft_template_destroy(f.t);
 }
 
+/* All of them take minutes under sanitizers: there one of eight is tried. */
+#ifdef __SANITIZE_ADDRESS__
+#define FAMILIES 8
+#else
+#define FAMILIES 1
+#endif
+
 static void test_families(void **state)
 {
     DIR *dir = opendir(FT_TEMPLATES);
@@ -400,14 +407,13 @@ static void test_families(void **state)
         char path[4096], *source;
         size_t bytes;
         ft_error err = {0};
-        if (!strstr(entry->d_name, ".jinja"))
+        if (!strstr(entry->d_name, ".jinja") || n++ % FAMILIES != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", FT_TEMPLATES, entry->d_name);
         assert_int_equal(ft_file_read(path, 1 << 20, &err, &source, &bytes), FT_OK);
         assert_family(*state, source, false, entry->d_name);
         assert_family(*state, source, true, entry->d_name);
         free(source);
-        n++;
     }
     closedir(dir);
     assert_true(n > 0);
