@@ -2,6 +2,7 @@
 // foretoken serve: the verification server as a process. With --http-port also an edge in the same
 // process, which does not draft, and the OpenAI API over it. Its link calls the verifier directly,
 // so the edge ends before the server does.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ typedef struct serve_flags {
     const char *picker_names;               /* --picker-metrics */
     ft_picker picker;
     const char *port_file, *metrics_port_file, *http_port_file;
-    int64_t prefill_ms;
+    int64_t prefill_ms, shutdown_delay_s;
     double guard_ms;
     bool insecure, no_speculation, verbose;
     ft_flag_list trusted_proxies;
@@ -271,6 +272,19 @@ static ft_status start_all(serve_app *app, serve_flags *f, ft_error *err)
     return status;
 }
 
+/* Health says no and all work is taken, so that a proxy has moved new work when it is refused. A
+ * second signal ends the process. */
+static void retire(serve_app *app, int64_t seconds)
+{
+    if (seconds == 0)
+        return;
+    ft_server_retire(app->server);
+    if (app->api.http)
+        ft_http_retire(app->api.http);
+    FT_LOGI("serve", "retiring delay_s=%" PRId64, seconds);
+    usleep((useconds_t)seconds * 1000000);
+}
+
 /* gRPC and the API refuse new work at the same time; open work of both has grace_us to finish. An
  * engine that hangs ends the process: nothing that it uses can be freed. */
 static void stop_all(serve_app *app, int64_t grace_us)
@@ -374,6 +388,7 @@ static int serve(serve_flags *f)
             ft_notify_ready();
             wait_stopped(&app, f);
             ft_notify_stopping();
+            retire(&app, f->shutdown_delay_s);
             FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
@@ -425,6 +440,10 @@ static const ft_flag rows[] = {
     {"--idle-s", NULL, VERIFIER(idle_s), "S",
      "a session whose client sends nothing for so many seconds loses its stream; 0: never", 0,
      86400},
+    {"--shutdown-delay-s", NULL, FT_FLAG(serve_flags, shutdown_delay_s), "S",
+     "after SIGTERM, health says no for so many seconds before new texts are refused: proxies "
+     "notice meanwhile",
+     0, 3600},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
      "which verifications come next: " FT_SCHED_NAMES
      " (docs/OPERATIONS.md); default: wisp, with --slo none fcfs"},

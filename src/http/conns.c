@@ -263,10 +263,17 @@ void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us)
     pthread_mutex_unlock(&conns->lock);
 }
 
-bool ft_http_conns_draining(ft_http_conns *conns)
+void ft_http_conns_retire(ft_http_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
-    bool draining = conns->draining;
+    conns->retiring = true;
     pthread_mutex_unlock(&conns->lock);
-    return draining;
+}
+
+bool ft_http_conns_retiring(ft_http_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    bool retiring = conns->retiring || conns->draining;
+    pthread_mutex_unlock(&conns->lock);
+    return retiring;
 }

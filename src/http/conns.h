@@ -59,7 +59,7 @@ typedef struct ft_http_conns {
     int64_t wake_us;      /* when the thread looks next */
     int64_t told_us;      /* when a refusal was logged last */
     uint32_t n_late;      /* refused requests whose answers wait */
-    bool stop, draining;
+    bool stop, retiring, draining;
     uint32_t n_answers; /* admitted generations whose answers are not finished */
 } ft_http_conns;
 
@@ -95,5 +95,8 @@ void ft_http_conns_leave(ft_http_conns *conns);
 /* Admits no more, and late answers wait no longer. Waits for at most timeout_us until no generation
  * is running. */
 void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us);
-bool ft_http_conns_draining(ft_http_conns *conns);
+/* Health says "going down" from now on. Generations are admitted as before. */
+void ft_http_conns_retire(ft_http_conns *conns);
+/* Retires or drains. */
+bool ft_http_conns_retiring(ft_http_conns *conns);
 #endif

@@ -160,7 +160,7 @@ static enum MHD_Result answer_health(ft_http_exchange *x)
     const ft_http_backend *b = &x->http->backend;
     ft_error err = {0};
     ft_status status = b->health ? b->health(b->ctx, &err) : FT_OK;
-    if (status == FT_OK && ft_http_conns_draining(&x->http->conns))
+    if (status == FT_OK && ft_http_conns_retiring(&x->http->conns))
         status = ft_error_set(&err, FT_UNAVAILABLE, "http: going down");
     if (status == FT_OK)
         return reply_json(x, json_pack("{s:s}", "status", "ok"));

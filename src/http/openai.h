@@ -166,6 +166,8 @@ int ft_http_port(const ft_http *http);
 /* Reads the TLS files again: later connections get what is in them now. FT_INVALID, FT_NOMEM: they
  * are wrong, and those before stay in use. Does nothing without TLS. Any thread. */
 FT_WARN_UNUSED ft_status ft_http_reload_tls(ft_http *http, ft_error *err);
+/* From now on /health says 503. Generations go on, and new ones are taken. Any thread. */
+void ft_http_retire(ft_http *http);
 /* Refuses new generations with 503, as /health does, too. Waits until all running generations have
  * ended and their clients have read them, at most timeout_us. */
 void ft_http_drain(ft_http *http, int64_t timeout_us);

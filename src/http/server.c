@@ -270,6 +270,11 @@ ft_status ft_http_reload_tls(ft_http *http, ft_error *err)
     return http->tls ? ft_tls_cert_reload(http->tls, err) : FT_OK;
 }
 
+void ft_http_retire(ft_http *http)
+{
+    ft_http_conns_retire(&http->conns);
+}
+
 void ft_http_drain(ft_http *http, int64_t timeout_us)
 {
     ft_http_conns_drain(&http->conns, timeout_us);

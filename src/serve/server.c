@@ -149,7 +149,7 @@ static void on_end(void *ctx, ft_stream *stream, bool done)
     drop(stream, done);
 }
 
-/* Not while health says that the server does not serve: who asks wants to use it. */
+/* Not from a server that refuses sessions: who asks wants to use it. */
 static ft_status info(void *ctx, ft_error *err, ft_msg_info *out)
 {
     const ft_server *server = ctx;
@@ -334,6 +334,11 @@ ft_verifier *ft_server_verifier(ft_server *server)
 ft_status ft_server_reload_tls(ft_server *server, ft_error *err)
 {
     return ft_wire_server_reload_tls(server->wire, err);
+}
+
+void ft_server_retire(ft_server *server)
+{
+    ft_wire_server_drain(server->wire);
 }
 
 void ft_server_drain(ft_server *server)

@@ -42,6 +42,9 @@ int ft_server_metrics_port(const ft_server *server);
 ft_verifier *ft_server_verifier(ft_server *server);
 /* As ft_wire_server_reload_tls. */
 FT_WARN_UNUSED ft_status ft_server_reload_tls(ft_server *server, ft_error *err);
+/* From this call on, health checks hear that the server does not serve, so that proxies choose
+ * another one. It still opens sessions. */
+void ft_server_retire(ft_server *server);
 /* From this call on, the server opens no session over gRPC (FT_UNAVAILABLE) and tells health checks
  * so. It still takes its own sessions back. */
 void ft_server_drain(ft_server *server);

@@ -285,6 +285,26 @@ static void test_drain(void **state)
     assert_int_equal(program_wait_end(&server), 0);
 }
 
+/* Health says no at once; a text that is asked for after the signal is told nevertheless. */
+static void test_retire(void **state)
+{
+    http_response r;
+    program server =
+        program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                       "--http-port", "0", "--shutdown-delay-s", "2", NULL});
+    const int port = program_wait_port(&server, "api url=");
+    assert_true(port > 0);
+    kill(server.pid, SIGTERM);
+    assert_int_equal(program_wait_number(&server, "retiring", "delay_s="), 2);
+    assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 503);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", "{\"prompt\":\"abc\",\"max_tokens\":3}", &r),
+                     200);
+    http_response_deinit(&r);
+    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 5);
+    assert_int_equal(program_wait_end(&server), 0);
+}
+
 /* A session whose edge has died may be resumed until the server ends, so the server waits for it;
  * but not after a second signal. */
 static void test_second_signal(void **state)
@@ -608,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_retire),
         cmocka_unit_test(test_second_signal),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_open_files),

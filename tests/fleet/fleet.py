@@ -11,6 +11,7 @@ import proxies
 import world as w
 
 CONTEXT = "4096"
+DELAY_S = "5"  # health checks fail twice, a second apart, on a busy machine
 
 
 class Fleet:
@@ -20,7 +21,7 @@ class Fleet:
         self.world, self.certificate = world, world.certificate
         ports = proxies.free_ports(3 + 2 * n)
         self.places = list(zip(ports[3::2], ports[4::2]))
-        self.flags = ["--per-client-share", "100", "--ctx-size", CONTEXT,
+        self.flags = ["--per-client-share", "100", "--ctx-size", CONTEXT, "--shutdown-delay-s", DELAY_S,
                       "--allow-host", f"127.0.0.1:{ports[1]}",
                       "--allow-host", "localhost:8411"]  # health checks name the port of the configuration
         if form == "passthrough":

@@ -119,7 +119,7 @@ def check_rules(port):
 def check(folder, processes, binary, target, draft):
     server, metrics = start(folder, processes, [binary, "serve", "-m", target, "--port", "0", "--metrics", "0"],
                             "--port-file", "--metrics-port-file")
-    (api,) = start(folder, processes, [binary, "edge", "--server", f"127.0.0.1:{server}", "-md", draft,
+    (api,) = start(folder, processes, [binary, "edge", "--server", f"127.0.0.1:{server}", "-md", draft, "--draft", "4",
                                        "--port", "0"], "--port-file")
     port = free_port()
     configure(folder, metrics, api)
