@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES 64 /* places where the readable beginning of a text may end */
-
 typedef struct reader {
     ft_common_parser *parser;
     ft_buf text;
@@ -94,33 +92,80 @@ static ft_status add_said(reader *r, const ft_common_said *said, bool last)
     return status;
 }
 
-/* Where what the parser can read ends: the shortest beginning of the text with as many calls and
- * thoughts as the longest one that it reads. So a tag behind a call may come as content, and
- * nothing is lost. It ends before a tag or a line. FT_INVALID: none has the calls that have begun.
+/* Whether the parser can read the first n bytes. */
+static ft_status try_beginning(reader *r, size_t n, ft_common_said *said, bool *readable)
+{
+    const ft_status status = ft_common_parse(r->parser, ft_buf_str(&r->text), n, false, said);
+    *readable = status == FT_OK;
+    return status == FT_INVALID ? FT_OK : status;
+}
+
+/* Bytes of the arguments of the last call that was read. */
+static size_t n_arguments(const reader *r, const ft_common_said *said)
+{
+    return said->n_calls > 0 ? strlen(ft_common_said_call(r->parser, said->n_calls - 1).arguments)
+                             : 0;
+}
+
+/* Where a text may be divided: at its start and before tags and lines. [*n] offsets, which the
+ * caller frees. NULL: no memory. */
+static size_t *list_places(const ft_buf *text, size_t *n)
+{
+    const char *bytes = ft_buf_str(text);
+    size_t count = 1;
+    for (size_t i = 1; i < text->len; i++)
+        count += bytes[i] == '<' || bytes[i] == '\n';
+    size_t *places = malloc(count * sizeof *places);
+    *n = 0;
+    if (places)
+        places[(*n)++] = 0;
+    for (size_t i = 1; places && i < text->len; i++)
+        if (bytes[i] == '<' || bytes[i] == '\n')
+            places[(*n)++] = i;
+    return places;
+}
+
+/* Where what the parser can read ends: the shortest beginning of the text that says as much, in
+ * calls and thoughts, as the longest one that it can read. So a tag behind a call may come as
+ * content, and nothing is lost. A text that cannot be read stays so when it grows, and what it says
+ * grows with it: both places are found by halving. FT_INVALID: none has the calls that have begun.
  * *said is of that beginning. */
 static ft_status parse_beginning(reader *r, ft_common_said *said, size_t *n)
 {
-    const char *text = ft_buf_str(&r->text);
-    size_t n_calls = r->n_begun, n_reasoning = 0, at = r->text.len;
-    bool found = false;
-    for (int tries = 0; at > 0 && tries < TRIES;) {
-        at--;
-        if (at > 0 && text[at] != '<' && text[at] != '\n')
-            continue;
-        tries++;
-        const ft_status status = ft_common_parse(r->parser, text, at, false, said);
-        if (status == FT_NOMEM)
-            return status;
-        if (status != FT_OK)
-            continue;
-        if (said->n_calls < n_calls || (found && said->n_reasoning < n_reasoning))
-            break;
-        found = true;
-        n_calls = said->n_calls;
-        n_reasoning = said->n_reasoning;
-        *n = at;
+    size_t n_places, low = 0, high, longest;
+    size_t *places = list_places(&r->text, &n_places);
+    ft_status status = places ? FT_OK : FT_NOMEM;
+    bool readable;
+    for (high = n_places; status == FT_OK && high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        status = try_beginning(r, places[middle], said, &readable);
+        if (readable)
+            low = middle;
+        else
+            high = middle;
     }
-    return found ? ft_common_parse(r->parser, text, *n, false, said) : FT_INVALID;
+    longest = low;
+    if (status == FT_OK)
+        status = ft_common_parse(r->parser, ft_buf_str(&r->text), places[longest], false, said);
+    if (status == FT_OK && said->n_calls < r->n_begun)
+        status = FT_INVALID;
+    const ft_common_said most = *said;
+    const size_t arguments = status == FT_OK ? n_arguments(r, said) : 0;
+    for (low = 0, high = longest; status == FT_OK && low < high;) {
+        const size_t middle = low + (high - low) / 2;
+        status = try_beginning(r, places[middle], said, &readable);
+        if (readable && said->n_calls == most.n_calls && said->n_reasoning == most.n_reasoning &&
+            n_arguments(r, said) == arguments)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (status == FT_OK) {
+        *n = places[high];
+        status = ft_common_parse(r->parser, ft_buf_str(&r->text), *n, false, said);
+    }
+    free(places);
+    return status;
 }
 
 /* The whole text, which the parser cannot read. */

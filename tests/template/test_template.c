@@ -516,6 +516,16 @@ static void test_reader(void **state)
         assert_read(t, &chat, "so <tool_call>\nwhat\n</tool_call> or not", step,
                     "so <tool_call>\nwhat\n</tool_call> or not");
     }
+    ft_buf lines = {0}, said = {0}, expected = {0};
+    for (int i = 0; i < 300; i++)
+        ft_buf_printf(&lines, "<line %d>\n", i);
+    ft_buf_printf(&said, "%s\n<tool_call>\nwhat\n%s", one, ft_buf_str(&lines));
+    ft_buf_printf(&expected, "\n</tool_call>\n<tool_call>\nwhat\n%s|0:add:{\"a\": 12}",
+                  ft_buf_str(&lines));
+    assert_read(t, &chat, ft_buf_str(&said), 50, ft_buf_str(&expected));
+    ft_buf_deinit(&lines);
+    ft_buf_deinit(&said);
+    ft_buf_deinit(&expected);
     chat.choice = FT_CHAT_CHOICE_NONE;
     ft_template_prompt p;
     assert_int_equal(apply(t, &chat, &err, &p), FT_OK);
