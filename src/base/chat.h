@@ -37,8 +37,9 @@ typedef struct ft_chat_tool {
 } ft_chat_tool;
 
 typedef enum ft_chat_choice {
-    FT_CHAT_CHOICE_AUTO, /* the model calls tools or speaks */
-    FT_CHAT_CHOICE_NONE  /* it calls none */
+    FT_CHAT_CHOICE_AUTO,    /* the model calls tools or speaks */
+    FT_CHAT_CHOICE_NONE,    /* it calls none */
+    FT_CHAT_CHOICE_REQUIRED /* it calls one: `choice_tool`, or any */
 } ft_chat_choice;
 
 /* A conversation, ready for the assistant's next message. */
@@ -48,8 +49,9 @@ typedef struct ft_chat {
     const ft_chat_tool *tools; /* [n_tools] */
     size_t n_tools;
     ft_chat_choice choice;
-    bool parallel_calls;       /* one message may have several calls */
-    bool reasoning_apart;      /* with tools: thoughts are parts of their own */
+    const ft_chat_tool *choice_tool; /* REQUIRED: one of `tools`; NULL: any of them */
+    bool parallel_calls;             /* one message may have several calls */
+    bool reasoning_apart;            /* with tools: thoughts are parts of their own */
     const char *template_args; /* JSON object: further variables of the template; NULL: none */
     const char
         *reasoning_effort; /* "low", "medium"..., as the template knows them; NULL: its own */

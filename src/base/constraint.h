@@ -15,6 +15,7 @@ typedef enum ft_constraint_kind {
     FT_CONSTRAINT_JSON_SCHEMA,
     FT_CONSTRAINT_GRAMMAR, /* EBNF; the rule `root` */
     FT_CONSTRAINT_REGEX,   /* matches the whole text */
+    FT_CONSTRAINT_CALL,    /* a call of one of several tools (constrain/calls.h) */
     FT_CONSTRAINT_KINDS
 } ft_constraint_kind;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "constrain/calls.h"
 #include "constrain/constraint.h"
 
 typedef struct bracket_scan {
@@ -20,6 +21,7 @@ static const bracket_scan scans[FT_CONSTRAINT_KINDS] = {
     [FT_CONSTRAINT_JSON_SCHEMA] = {"[{", "]}", true, false},
     [FT_CONSTRAINT_GRAMMAR] = {"(", ")", true, true},
     [FT_CONSTRAINT_REGEX] = {"(", ")", false, true},
+    [FT_CONSTRAINT_CALL] = {"[{", "]}", true, false},
 };
 
 /* The deepest nesting of brackets. */
@@ -242,15 +244,10 @@ static ft_status check_schema(json_t *root, ft_buf *names)
     return failed || names->failed ? FT_NOMEM : FT_OK;
 }
 
-static ft_status check_json(const ft_constraint *c, ft_error *err)
+static ft_status check_keywords(json_t *schema, ft_error *err)
 {
-    json_error_t where;
     ft_buf names = {0};
-    json_t *root = json_loadb(c->data, c->n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &where);
-    if (!root)
-        return ft_error_set(err, FT_INVALID, "the schema is no JSON: %s at byte %d", where.text,
-                            where.position);
-    ft_status status = check_schema(root, &names);
+    ft_status status = check_schema(schema, &names);
     if (status != FT_OK)
         ft_error_set(err, status, "constraint: out of memory");
     else if (names.len)
@@ -258,7 +255,30 @@ static ft_status check_json(const ft_constraint *c, ft_error *err)
                               "the schema has keywords that are not supported where they stand: %s",
                               ft_buf_str(&names));
     ft_buf_deinit(&names);
+    return status;
+}
+
+static ft_status check_json(const ft_constraint *c, ft_error *err)
+{
+    json_error_t where;
+    json_t *root = json_loadb(c->data, c->n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &where);
+    if (!root)
+        return ft_error_set(err, FT_INVALID, "the schema is no JSON: %s at byte %d", where.text,
+                            where.position);
+    const ft_status status = check_keywords(root, err);
     json_decref(root);
+    return status;
+}
+
+static ft_status check_calls(const ft_constraint *c, ft_error *err)
+{
+    ft_call_forms forms;
+    ft_status status = ft_call_forms_read(c, err, &forms);
+    if (status != FT_OK)
+        return status;
+    for (size_t i = 0; status == FT_OK && i < forms.n; i++)
+        status = check_keywords(forms.form[i].schema, err);
+    ft_call_forms_deinit(&forms);
     return status;
 }
 
@@ -279,5 +299,7 @@ ft_status ft_constraint_check(const ft_constraint *c, ft_error *err)
     if (depth > FT_CONSTRAINT_MAX_DEPTH)
         return ft_error_set(err, FT_INVALID, "constraint: nested %u deep, at most %d", depth,
                             FT_CONSTRAINT_MAX_DEPTH);
-    return c->kind == FT_CONSTRAINT_JSON_SCHEMA ? check_json(c, err) : FT_OK;
+    return c->kind == FT_CONSTRAINT_JSON_SCHEMA ? check_json(c, err)
+           : c->kind == FT_CONSTRAINT_CALL      ? check_calls(c, err)
+                                                : FT_OK;
 }

@@ -37,6 +37,10 @@ typedef struct ft_constrain_tokens {
     ft_status (*piece)(const void *ctx, int32_t token, ft_buf *out);
     /* Whether the token ends a text: allowed where the text may end. */
     bool (*ends)(const void *ctx, int32_t token);
+    /* Tokens without bytes that a call has (constrain/calls.h), where it spells them: the text and
+     * the id of number i. */
+    const char *(*mark)(const void *ctx, size_t i, int32_t *token);
+    size_t n_marks;
     const void *ctx;
 } ft_constrain_tokens;
 

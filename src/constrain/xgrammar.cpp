@@ -15,7 +15,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -23,6 +26,7 @@
 #include <vector>
 
 extern "C" {
+#include "constrain/calls.h"
 #include "constrain/constraint.h"
 }
 
@@ -65,9 +69,16 @@ void LogMessageImpl(const std::string &, int, int, const std::string &message)
 }
 } // namespace xgrammar
 
+/* A token without bytes, and how calls spell it. */
+struct mark {
+    std::string text;
+    int32_t token;
+};
+
 struct ft_constrain_vocab {
     xgrammar::TokenizerInfo tokens, none;
     int32_t end;
+    std::vector<mark> marks;
 };
 
 struct ft_grammar {
@@ -130,6 +141,23 @@ bool ft_constrain_available(void)
 
 /* ---- compiling ---- */
 
+/* The marks, and a text for each of them: XGrammar never takes a token without one. No constraint
+ * can ask for this byte, as UTF-8 does not have it. */
+static std::vector<mark> marks_of(const ft_constrain_tokens *tokens,
+                                  std::vector<std::string> *pieces)
+{
+    std::vector<mark> marks;
+    for (size_t i = 0; i < tokens->n_marks; i++) {
+        int32_t token;
+        const std::string text = tokens->mark(tokens->ctx, i, &token);
+        if (text.empty() || tokens->ends(tokens->ctx, token))
+            continue;
+        marks.push_back({text, token});
+        pieces->at((size_t)token) = "\xff";
+    }
+    return marks;
+}
+
 ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error *err,
                                     ft_constrain_vocab **out)
 {
@@ -146,6 +174,7 @@ ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error 
             if (tokens->ends(tokens->ctx, (int32_t)t))
                 ends.push_back((int32_t)t);
         }
+        const std::vector<mark> marks = marks_of(tokens, &pieces);
         if (status != FT_OK)
             status = ft_error_set(err, status, "constraint: the vocabulary cannot be read");
         else if (ends.empty())
@@ -153,7 +182,7 @@ ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error 
         else
             *out = new ft_constrain_vocab{
                 xgrammar::TokenizerInfo(pieces, xgrammar::VocabType::RAW, (int)tokens->n, ends),
-                xgrammar::TokenizerInfo(std::vector<std::string>{}), ends.front()};
+                xgrammar::TokenizerInfo(std::vector<std::string>(tokens->n)), ends.front(), marks};
     } catch (const std::bad_alloc &) {
         status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
     } catch (const std::exception &e) {
@@ -168,7 +197,67 @@ void ft_constrain_vocab_destroy(ft_constrain_vocab *vocab)
     delete vocab;
 }
 
-static xgrammar::Grammar read(const ft_constraint *c)
+/* The longest mark that the text begins with; NULL: none. */
+static const mark *mark_at(const ft_constrain_vocab *vocab, const char *text)
+{
+    const mark *longest = nullptr;
+    for (const mark &m : vocab->marks)
+        if (strncmp(text, m.text.c_str(), m.text.size()) == 0 &&
+            (!longest || m.text.size() > longest->text.size()))
+            longest = &m;
+    return longest;
+}
+
+/* The grammar of one text. */
+static xgrammar::Grammar literal(const ft_constrain_vocab *vocab, const char *text)
+{
+    std::string rule = "root ::= \"";
+    while (*text) {
+        const unsigned char at = (unsigned char)*text;
+        const mark *m = mark_at(vocab, text);
+        char escape[40] = {(char)at};
+        if (m)
+            snprintf(escape, sizeof escape, "\" Token(%d) \"", (int)m->token);
+        else if (at == '"' || at == '\\')
+            snprintf(escape, sizeof escape, "\\%c", at);
+        else if (at < 0x20)
+            snprintf(escape, sizeof escape, "\\x%02x", at);
+        rule += escape;
+        text += m ? m->text.size() : 1;
+    }
+    return xgrammar::Grammar::FromEBNF(rule + "\"");
+}
+
+/* Frees what C allocated, whatever is thrown. */
+struct call_forms : ft_call_forms {
+    call_forms() : ft_call_forms{} {}
+    ~call_forms() { ft_call_forms_deinit(this); }
+};
+
+static xgrammar::Grammar read_calls(const ft_constrain_vocab *vocab, const ft_constraint *c)
+{
+    call_forms forms;
+    std::vector<xgrammar::Grammar> calls;
+    if (ft_call_forms_read(c, nullptr, &forms) != FT_OK)
+        throw std::bad_alloc(); /* it has been checked */
+    for (size_t i = 0; i < forms.n; i++) {
+        const ft_call_form &form = forms.form[i];
+        const std::unique_ptr<char, decltype(&free)> schema(
+            json_dumps(form.schema, JSON_ENCODE_ANY), free);
+        if (!schema)
+            throw std::bad_alloc();
+        std::vector<xgrammar::Grammar> parts;
+        if (*form.begin)
+            parts.push_back(literal(vocab, form.begin));
+        parts.push_back(xgrammar::Grammar::FromJSONSchema(schema.get(), false));
+        if (*form.end)
+            parts.push_back(literal(vocab, form.end));
+        calls.push_back(xgrammar::Grammar::Concat(parts));
+    }
+    return xgrammar::Grammar::Union(calls);
+}
+
+static xgrammar::Grammar read(const ft_constrain_vocab *vocab, const ft_constraint *c)
 {
     const std::string text(c->data ? c->data : "", c->n);
     switch (c->kind) {
@@ -179,6 +268,8 @@ static xgrammar::Grammar read(const ft_constraint *c)
         return xgrammar::Grammar::FromJSONSchema(text, false);
     case FT_CONSTRAINT_REGEX:
         return xgrammar::Grammar::FromRegex(text);
+    case FT_CONSTRAINT_CALL:
+        return read_calls(vocab, c);
     default:
         return xgrammar::Grammar::FromEBNF(text);
     }
@@ -196,7 +287,7 @@ static ft_status refuse(ft_error *err, std::string why)
 static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
                          const std::string &warning, ft_error *err, ft_grammar **out)
 {
-    const xgrammar::Grammar grammar = read(c);
+    const xgrammar::Grammar grammar = read(vocab, c);
     if (!warning.empty())
         return refuse(err, warning);
     xgrammar::GrammarCompiler shape(vocab->none, 1, false);

@@ -105,14 +105,13 @@ static ft_status check_length(size_t n_prompt, uint32_t context, ft_error *err)
 }
 
 /* What can be said before a server is asked. */
-static ft_status check_constraint(const ft_http_request *q, const ft_msg_info *server,
-                                  ft_error *err)
+static ft_status check_constraint(const ft_constraint *c, const ft_msg_info *server, ft_error *err)
 {
-    if (q->constraint.kind == FT_CONSTRAINT_NONE)
+    if (c->kind == FT_CONSTRAINT_NONE)
         return FT_OK;
     if (!server->limits.constraints)
         return ft_error_set(err, FT_UNSUPPORTED, FT_NO_CONSTRAINTS);
-    return ft_constraint_check(&q->constraint, err);
+    return ft_constraint_check(c, err);
 }
 
 /* ---- backend functions ---- */
@@ -131,7 +130,39 @@ static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
 typedef struct texts {
     ft_template_prompt prompt;
     ft_tokens prediction;
+    ft_constraint constraint; /* the request's, or a call that it requires */
+    const char *wrong_field;  /* that an error is about; NULL: none alone */
 } texts;
+
+static ft_status add_constraint(const ft_http_request *q, const ft_msg_info *server, ft_error *err,
+                                texts *t)
+{
+    const bool call = t->prompt.call.len > 0;
+    t->constraint =
+        call ? (ft_constraint){FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call), t->prompt.call.len}
+             : q->constraint;
+    const ft_status status = check_constraint(&t->constraint, server, err);
+    if (status != FT_OK)
+        t->wrong_field = call ? "tool_choice" : q->constraint_field;
+    return status;
+}
+
+static ft_status make_texts(const ft_openai *o, const ft_http_request *q, const ft_gen_sink *sink,
+                            ft_error *err, texts *t)
+{
+    const uint32_t context = context_of(o->edge);
+    ft_status status = make_prompt(o, q, context, sink, err, &t->prompt);
+    if (status == FT_UNSUPPORTED)
+        t->wrong_field = "tool_choice";
+    if (status == FT_OK)
+        status = check_length(t->prompt.tokens.n, context, err);
+    if (status != FT_OK)
+        return status;
+    status = make_prediction(o->vocab, q, context, sink, err, &t->prediction);
+    if (status == FT_TOO_LARGE)
+        t->wrong_field = "prediction";
+    return status == FT_OK ? add_constraint(q, ft_edge_server_info(o->edge), err, t) : status;
+}
 
 static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                      const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
@@ -148,7 +179,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                                            .seed = q->seed,
                                            .penalties = q->penalties,
                                            .answer_at = (uint32_t)t->prompt.tokens.n},
-                              .constraint = q->constraint,
+                              .constraint = t->constraint,
                               .max_tokens = q->max_tokens < room ? q->max_tokens : room,
                               .stops = q->stops,
                               .n_stops = q->n_stops,
@@ -178,22 +209,15 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     texts t = {0};
     ft_gen_stats s = {0};
     ft_edge *edge = edge_of(o, err);
-    ft_status status = FT_UNAVAILABLE, predicted = FT_OK, constrained = FT_OK;
+    ft_status status = FT_UNAVAILABLE;
     if (edge)
-        status = make_prompt(o, q, context_of(edge), sink, err, &t.prompt);
-    if (status == FT_OK)
-        status = check_length(t.prompt.tokens.n, context_of(edge), err);
-    if (status == FT_OK)
-        status = predicted =
-            make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);
+        status = make_texts(o, q, sink, err, &t);
     if (status == FT_OK && t.prompt.thinks && sink->on_thinks)
         sink->on_thinks(sink->ctx);
     if (status == FT_OK && t.prompt.reader.read && sink->on_reader) {
         sink->on_reader(sink->ctx, &t.prompt.reader);
         t.prompt.reader = (ft_chat_reader){0};
     }
-    if (status == FT_OK)
-        status = constrained = check_constraint(q, ft_edge_server_info(edge), err);
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
@@ -206,9 +230,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .accepted = (uint32_t)s.accepted,
                                .accepted_prediction_tokens = (uint32_t)s.prediction_accepted,
                                .rejected_prediction_tokens = (uint32_t)s.prediction_rejected,
-                               .wrong_field = predicted == FT_TOO_LARGE ? "prediction"
-                                              : constrained != FT_OK    ? q->constraint_field
-                                                                        : NULL,
+                               .wrong_field = t.wrong_field,
                                .extension = json_object(),
                                .retry_after_ms = s.retry_after_ms};
     ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);

@@ -257,7 +257,24 @@ static ft_status read_tool(reader *r, json_t *v, size_t i)
     return FT_OK;
 }
 
-/* The one place that refuses what needs constraints: a call that the model must make. */
+/* A call that the model must make, of a tool by its name. */
+static ft_status read_named_choice(reader *r, json_t *choice, ft_chat *chat)
+{
+    const char *name =
+        json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+    if (!is_string(json_object_get(choice, "type"), "function") || !name)
+        return wrong(r, "invalid_value", "tool_choice",
+                     "\"none\", \"auto\", \"required\" or "
+                     "{\"type\":\"function\",\"function\":{\"name\":...}}");
+    chat->choice = FT_CHAT_CHOICE_REQUIRED;
+    for (size_t i = 0; i < chat->n_tools; i++)
+        if (strcmp(chat->tools[i].name, name) == 0)
+            chat->choice_tool = &chat->tools[i];
+    return chat->choice_tool ? FT_OK
+                             : wrong(r, "invalid_value", "tool_choice.function.name",
+                                     "the name of one of the tools");
+}
+
 static ft_status read_choice(reader *r, ft_chat *chat)
 {
     json_t *choice = member(r->root, "tool_choice"), *many = member(r->root, "parallel_tool_calls");
@@ -266,12 +283,19 @@ static ft_status read_choice(reader *r, ft_chat *chat)
         return wrong(r, "invalid_type", "parallel_tool_calls", "true or false");
     if (!choice || is_string(choice, "auto"))
         return FT_OK;
-    chat->choice = FT_CHAT_CHOICE_NONE;
-    if (is_string(choice, "none"))
+    chat->choice = is_string(choice, "none") ? FT_CHAT_CHOICE_NONE : FT_CHAT_CHOICE_REQUIRED;
+    if (chat->choice == FT_CHAT_CHOICE_NONE)
         return FT_OK;
-    return ft_http_fail_set(r->fail, 400, "unsupported_parameter", "tool_choice",
-                            "'tool_choice' may be \"none\" or \"auto\": this server cannot make a "
-                            "model call a tool.");
+    if (r->out->request.constraint.kind != FT_CONSTRAINT_NONE)
+        return ft_http_fail_set(
+            r->fail, 400, "invalid_value", "tool_choice",
+            "'tool_choice' and '%s' both say what the answer must be: give one.",
+            r->out->request.constraint_field);
+    if (!is_string(choice, "required"))
+        return read_named_choice(r, choice, chat);
+    return chat->n_tools > 0 ? FT_OK
+                             : wrong(r, "invalid_value", "tool_choice",
+                                     "\"none\" or \"auto\" where there are no tools");
 }
 
 static ft_status read_tools(reader *r)

@@ -16,10 +16,19 @@ static bool ends(const void *ctx, int32_t token)
     return ft_vocab_is_eog(ctx, token);
 }
 
+static const char *mark(const void *ctx, size_t i, int32_t *token)
+{
+    return ft_vocab_special(ctx, i, token);
+}
+
 ft_constrain_tokens ft_constrained_tokens(const ft_vocab *vocab)
 {
-    return (ft_constrain_tokens){
-        .n = (uint32_t)ft_vocab_size(vocab), .piece = piece, .ends = ends, .ctx = vocab};
+    return (ft_constrain_tokens){.n = (uint32_t)ft_vocab_size(vocab),
+                                 .piece = piece,
+                                 .ends = ends,
+                                 .mark = mark,
+                                 .n_marks = ft_vocab_n_special(vocab),
+                                 .ctx = vocab};
 }
 
 static bool in(const uint32_t *mask, int32_t token)

@@ -203,6 +203,8 @@ static common_chat_templates_inputs inputs_of(const ft_chat *chat)
     }
     if (chat->choice == FT_CHAT_CHOICE_NONE)
         in.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
+    if (chat->choice == FT_CHAT_CHOICE_REQUIRED)
+        in.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     in.parallel_tool_calls = chat->parallel_calls;
     in.reasoning_format =
         chat->reasoning_apart ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
@@ -227,7 +229,12 @@ ft_status ft_common_parser_create(const ft_common *common, const ft_chat *chat, 
 {
     *out = nullptr;
     return on_deep_stack(err, [&] {
-        const auto inputs = inputs_of(chat);
+        ft_chat callable = *chat;
+        if (chat->choice_tool) {
+            callable.tools = chat->choice_tool;
+            callable.n_tools = 1;
+        }
+        const auto inputs = inputs_of(&callable);
         const auto params = common_chat_templates_apply(common->templates.get(), inputs);
         auto parser = std::make_unique<ft_common_parser>();
         parser->params = common_chat_parser_params(params);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "template/calls.h"
 #include "template/common.h"
 #include "template/marks.h"
 #include "template/reader.h"
@@ -90,6 +91,7 @@ void ft_template_prompt_deinit(ft_template_prompt *p)
 {
     ft_tokens_deinit(&p->tokens);
     ft_tokens_deinit(&p->spelled);
+    ft_buf_deinit(&p->call);
     if (p->reader.destroy)
         p->reader.destroy(p->reader.ctx);
     *p = (ft_template_prompt){0};
@@ -212,21 +214,30 @@ static ft_status apply_program(const ft_template *t, const ft_chat *chat,
     return status;
 }
 
-/* The special tokens that the parser must see. */
-static ft_status find_spelled(const ft_template *t, const ft_common_parser *parser, ft_tokens *out)
+static bool has_mark(const ft_common_parser *parser, const char *special)
 {
     const char *mark;
-    ft_status status = FT_OK;
     for (size_t i = 0; (mark = ft_common_parser_mark(parser, i)); i++)
-        for (size_t k = 0; status == FT_OK && k < ft_vocab_n_special(t->vocab); k++) {
-            int32_t token;
-            if (strcmp(ft_vocab_special(t->vocab, k, &token), mark) == 0)
-                status = ft_tokens_append(out, &token, 1);
-        }
+        if (strcmp(mark, special) == 0)
+            return true;
+    return false;
+}
+
+/* The special tokens that the parser must see: its own, and those of a required call. */
+static ft_status find_spelled(const ft_template *t, const ft_common_parser *parser,
+                              const ft_buf *call, ft_tokens *out)
+{
+    ft_status status = FT_OK;
+    for (size_t k = 0; status == FT_OK && k < ft_vocab_n_special(t->vocab); k++) {
+        int32_t token;
+        const char *special = ft_vocab_special(t->vocab, k, &token);
+        if (has_mark(parser, special) || strstr(ft_buf_str(call), special))
+            status = ft_tokens_append(out, &token, 1);
+    }
     return status;
 }
 
-/* With tools that the model may call: how it writes the calls. */
+/* With tools that the model may call: how it writes the calls, and what a required one is. */
 static ft_status add_reader(const ft_template *t, const ft_chat *chat, ft_error *err,
                             ft_template_prompt *out)
 {
@@ -236,7 +247,12 @@ static ft_status add_reader(const ft_template *t, const ft_chat *chat, ft_error 
     ft_status status = ft_common_parser_create(t->common, chat, err, &parser);
     if (status != FT_OK)
         return status;
-    status = find_spelled(t, parser, &out->spelled);
+    if (chat->choice == FT_CHAT_CHOICE_REQUIRED &&
+        (status = ft_template_calls(t->common, chat, parser, err, &out->call)) != FT_OK) {
+        ft_common_parser_destroy(parser);
+        return status;
+    }
+    status = find_spelled(t, parser, &out->call, &out->spelled);
     if (status == FT_OK)
         status = ft_reader_create(parser, &out->reader);
     else

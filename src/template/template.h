@@ -10,6 +10,7 @@
 #ifndef FT_TEMPLATE_TEMPLATE_H
 #define FT_TEMPLATE_TEMPLATE_H
 
+#include "base/buf.h"
 #include "base/chat.h"
 #include "model/vocab.h"
 
@@ -36,12 +37,13 @@ typedef struct ft_template_prompt {
      * zeros. */
     ft_chat_reader reader;
     ft_tokens spelled; /* special tokens that the reader must see as text */
+    ft_buf call;       /* a call is required: the data of FT_CONSTRAINT_CALL; else empty */
 } ft_template_prompt;
 void ft_template_prompt_deinit(ft_template_prompt *prompt);
 
 /* Renders, ready for the assistant's answer; *out was empty. limits: as ft_vocab_tokenize.
  * FT_INVALID: the conversation is wrong, or the template refuses it; the message has its words.
- * FT_UNSUPPORTED: there is no template, or only the table, and it cannot do this. FT_NOMEM. */
+ * FT_UNSUPPORTED: there is no template, or it cannot do this. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_template_apply(const ft_template *tmpl, const ft_chat *chat,
                                            const ft_tokenize_limits *limits, ft_error *err,
                                            ft_template_prompt *out);

@@ -12,8 +12,8 @@
 
 #include "constrain/constraint.h"
 
-/* A token for each byte; END ends a text, SPECIAL has no bytes. */
-enum { END = 256, SPECIAL, PAIR, VOCAB };
+/* A token for each byte; END ends a text; SPECIAL and the marks have no bytes. */
+enum { END = 256, SPECIAL, PAIR, MARK, LONG_MARK, VOCAB };
 
 static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
 {
@@ -28,11 +28,20 @@ static bool ends(const void *ctx, int32_t token)
     return token == END;
 }
 
+/* Two tokens without bytes, one of whose texts begins the other's; and one that ends a text. */
+static const char *mark(const void *ctx, size_t i, int32_t *token)
+{
+    static const char *const text[] = {"<|a|>", "<|a|>b", "<|end|>"};
+    *token = (int32_t[]){MARK, LONG_MARK, END}[i];
+    return text[i];
+}
+
 static ft_constrain_vocab *vocab;
 
 static int setup(void **state)
 {
-    const ft_constrain_tokens tokens = {.n = VOCAB, .piece = piece, .ends = ends};
+    const ft_constrain_tokens tokens = {
+        .n = VOCAB, .piece = piece, .ends = ends, .mark = mark, .n_marks = 3};
     ft_error err = {0};
     if (!ft_constrain_available())
         return 0;
@@ -106,10 +115,39 @@ static void test_kinds(void **state)
           "{\"n\": 7}", "{\"n\": true}");
     check(FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"string\",\"enum\":[\"x\",\"y\"]}", "\"y\"",
           "\"z\"");
+    static const char calls[] =
+        "[{\"begin\":\"<f>\\n\\\"\",\"schema\":{\"type\":\"integer\"},\"end\":\"\\\\</f>\"},"
+        "{\"begin\":\"g\",\"schema\":{\"type\":\"boolean\"},\"end\":\"\"}]";
+    check(FT_CONSTRAINT_CALL, calls, "<f>\n\"7\\</f>", "<f>\n\"true\\</f>");
+    check(FT_CONSTRAINT_CALL, calls, "gtrue", "g7");
     check(FT_CONSTRAINT_JSON_SCHEMA,
           "{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/t\"}],\"default\":null,"
           "\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
           "[[], [[]]]", "[null]");
+}
+
+/* A call may spell tokens that have no bytes: then they stand there, and their letters do not. */
+static void test_marks(void **state)
+{
+    static const int32_t token[] = {'x', MARK, 'c', LONG_MARK, '7', MARK};
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_CALL,
+                               "[{\"begin\":\"x<|a|>c<|a|>b\",\"schema\":{\"type\":\"integer\"},"
+                               "\"end\":\"<|a|><|end|>\"}]");
+    assert_true(ft_matcher_follow(m, token, 6, NULL, 0));
+    assert_true(ft_matcher_allows(m, '<'));
+    assert_false(ft_matcher_allows(m, END));
+    assert_true(ft_matcher_follow(m, token, 1, NULL, 0));
+    assert_false(ft_matcher_allows(m, '<'));
+    assert_false(ft_matcher_allows(m, LONG_MARK));
+    assert_true(ft_matcher_follow(m, token, 3, NULL, 0));
+    assert_false(ft_matcher_allows(m, MARK));
+    assert_true(ft_matcher_allows(m, LONG_MARK));
+    const uint32_t *allowed = ft_matcher_mask(m);
+    assert_non_null(allowed);
+    for (int32_t t = 0; t < VOCAB; t++)
+        assert_int_equal(allowed[t / 32] >> (t % 32) & 1, t == LONG_MARK);
+    ft_matcher_destroy(m);
 }
 
 /* From wherever it stands, to any text. */
@@ -189,6 +227,13 @@ static void test_refused(void **state)
         {FT_CONSTRAINT_REGEX, "", "empty"},
         {FT_CONSTRAINT_REGEX, "(", "constraint:"},
         {FT_CONSTRAINT_REGEX, "a{2", "constraint:"},
+        {FT_CONSTRAINT_CALL, "[", "no JSON"},
+        {FT_CONSTRAINT_CALL, "[]", "no list"},
+        {FT_CONSTRAINT_CALL, "{\"begin\":\"\"}", "no list"},
+        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{},\"end\":1}]", "call 0"},
+        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{\"not\":{}},\"end\":\"\"}]", "'not'"},
+        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{\"type\":1},\"end\":\"\"}]",
+         "constraint:"},
         {FT_CONSTRAINT_GRAMMAR, "root ::= other", "other"},
         {FT_CONSTRAINT_GRAMMAR, "a ::= \"x\"", "root"},
         {FT_CONSTRAINT_JSON_SCHEMA, "{", "no JSON"},
@@ -272,10 +317,11 @@ static void test_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
-        cmocka_unit_test(test_work),    cmocka_unit_test(test_long),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_follow),       cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_nothing_fits), cmocka_unit_test(test_work),
+        cmocka_unit_test(test_long),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

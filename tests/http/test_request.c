@@ -577,6 +577,27 @@ static void test_unsupported(void **state)
     TALK(",{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\"," \
          "\"function\":" function "}]}]")
 
+#define TOOL_F "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
+
+static void test_tool_choice(void **state)
+{
+    ft_http_fail fail;
+    ft_http_parsed p;
+    (void)state;
+    assert_int_equal(parse(TALK("]," TOOL_F ",\"tool_choice\":\"required\""), true, &fail, &p),
+                     FT_OK);
+    assert_int_equal(p.request.conversation.choice, FT_CHAT_CHOICE_REQUIRED);
+    assert_null(p.request.conversation.choice_tool);
+    ft_http_parsed_deinit(&p);
+    assert_int_equal(parse(TALK("]," TOOL_F ",\"tool_choice\":{\"type\":\"function\","
+                                "\"function\":{\"name\":\"f\"}}"),
+                           true, &fail, &p),
+                     FT_OK);
+    assert_int_equal(p.request.conversation.choice, FT_CHAT_CHOICE_REQUIRED);
+    assert_string_equal(p.request.conversation.choice_tool->name, "f");
+    ft_http_parsed_deinit(&p);
+}
+
 static void test_tools(void **state)
 {
     static const bad_case bad[] = {
@@ -590,8 +611,13 @@ static void test_tools(void **state)
         {TALK("],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
               "\"parameters\":\"x\"}}]"),
          "invalid_type", "tools[0].function.parameters"},
-        {TALK("],\"tool_choice\":\"required\""), "unsupported_parameter", "tool_choice"},
-        {TALK("],\"tool_choice\":{\"type\":\"function\"}"), "unsupported_parameter", "tool_choice"},
+        {TALK("],\"tool_choice\":\"required\""), "invalid_value", "tool_choice"},
+        {TALK("],\"tool_choice\":{\"type\":\"function\"}"), "invalid_value", "tool_choice"},
+        {TALK("]," TOOL_F ",\"tool_choice\":\"f\""), "invalid_value", "tool_choice"},
+        {TALK("]," TOOL_F ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}"),
+         "invalid_value", "tool_choice.function.name"},
+        {TALK("]," TOOL_F ",\"tool_choice\":\"required\",\"regex\":\"a\""), "invalid_value",
+         "tool_choice"},
         {TALK("],\"parallel_tool_calls\":1"), "invalid_type", "parallel_tool_calls"},
         {TALK(",{\"role\":\"wizard\",\"content\":\"\"}]"), "invalid_value", "messages[1].role"},
         {TALK(",{\"role\":\"tool\",\"content\":\"\"}]"), "invalid_type",
@@ -769,18 +795,19 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_several),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_template_args),
-        cmocka_unit_test(test_constraints), cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_penalties),   cmocka_unit_test(test_bad_penalties),
-        cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
-        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
-        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),      cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_several),       cmocka_unit_test(test_names),
+        cmocka_unit_test(test_prediction),    cmocka_unit_test(test_bad_prediction),
+        cmocka_unit_test(test_unsupported),   cmocka_unit_test(test_template_args),
+        cmocka_unit_test(test_constraints),   cmocka_unit_test(test_tool_choice),
+        cmocka_unit_test(test_tools),         cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_bad_penalties), cmocka_unit_test(test_long_name),
+        cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),      cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts),   cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

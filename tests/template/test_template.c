@@ -419,6 +419,64 @@ static void test_families(void **state)
     assert_true(n > 0);
 }
 
+/* The form of a call that a template's own rendering gives. */
+static void test_required(void **state)
+{
+#define CALL(begin, end) \
+    "{\"begin\":\"" begin "\",\"schema\":{\"type\":\"object\"},\"end\":\"" end "\"}"
+#define HERMES     "<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": "
+#define HERMES_END "}\\n</tool_call>"
+    static const struct {
+        const char *file, *expected; /* NULL: a call cannot be required */
+    } cases[] = {
+        {"Qwen-Qwen2.5-7B-Instruct", "[" CALL(HERMES, HERMES_END) "]"},
+        {"Qwen-Qwen3-0.6B", "[" CALL("<think>\\n\\n</think>\\n\\n" HERMES, HERMES_END) "]"},
+        {"Qwen-QwQ-32B", "[" CALL("\\n</think>\\n\\n" HERMES, HERMES_END) "]"},
+        {"meta-llama-Llama-3.1-8B-Instruct",
+         "[" CALL("{\\\"name\\\": \\\"f\\\", \\\"parameters\\\": ", "}") "]"},
+        {"unsloth-mistral-Devstral-Small-2507", "[" CALL("[TOOL_CALLS]f[ARGS]", "") "]"},
+        {"Qwen3-Coder", NULL}, /* arguments between tags */
+    };
+    const ft_chat_message talk = {.role = "user", .content = "x"};
+    const ft_chat_tool tools[] = {{.name = "f", .parameters = "{\"type\":\"object\"}"},
+                                  {.name = "g"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[4096], *source;
+        size_t bytes;
+        ft_error err = {0};
+        ft_template_prompt p;
+        snprintf(path, sizeof path, "%s/%s.jinja", FT_TEMPLATES, cases[i].file);
+        if (ft_file_read(path, 1 << 20, &err, &source, &bytes) != FT_OK)
+            skip(); /* a system's llama.cpp has none */
+        ft_template *t = make(*state, source);
+        ft_chat chat = {.messages = &talk,
+                        .n_messages = 1,
+                        .tools = tools,
+                        .n_tools = 2,
+                        .choice = FT_CHAT_CHOICE_REQUIRED,
+                        .choice_tool = &tools[0],
+                        .reasoning_apart = true};
+        const ft_status status = apply(t, &chat, &err, &p);
+        if (!cases[i].expected) {
+            assert_int_equal(status, FT_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "tool_choice"));
+        } else {
+            if (status != FT_OK)
+                fail_msg("%s: %s", cases[i].file, err.message);
+            assert_string_equal(ft_buf_str(&p.call), cases[i].expected);
+            ft_template_prompt_deinit(&p);
+            chat.choice_tool = NULL;
+            assert_int_equal(apply(t, &chat, &err, &p), FT_OK);
+            assert_non_null(strstr(ft_buf_str(&p.call), "\"additionalProperties\":false"));
+            assert_memory_equal(ft_buf_str(&p.call), cases[i].expected,
+                                strlen(cases[i].expected) - 1);
+            ft_template_prompt_deinit(&p);
+        }
+        ft_template_destroy(t);
+        free(source);
+    }
+}
+
 /* Names between the template's own brackets, and texts that stand side by side. */
 static void test_pieces(void **state)
 {
@@ -501,8 +559,12 @@ static void test_reader(void **state)
     const ft_chat_tool tool = {.name = "add",
                                .parameters = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
                                              "\"integer\"}},\"required\":[\"a\"]}"};
-    ft_chat chat = {
-        .messages = &talk, .n_messages = 1, .tools = &tool, .n_tools = 1, .parallel_calls = true};
+    ft_chat chat = {.messages = &talk,
+                    .n_messages = 1,
+                    .tools = &tool,
+                    .n_tools = 1,
+                    .parallel_calls = true,
+                    .reasoning_apart = true};
     static const char one[] = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n"
                               "</tool_call>";
     for (size_t step = 1; step < 90; step += 11) {
@@ -564,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_broken),    cmocka_unit_test(test_program),
         cmocka_unit_test(test_families),  cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_json),      cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_required),
 #else
         cmocka_unit_test(test_table),
 #endif

@@ -247,8 +247,9 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     if (ft_rng_below(rng, 2)) {
         const ft_constraint c[] = {{FT_CONSTRAINT_JSON_OBJECT, NULL, 0},
                                    {FT_CONSTRAINT_JSON_SCHEMA, "{}", 2},
-                                   {FT_CONSTRAINT_REGEX, "a|b", 3}};
-        open->constraint = c[ft_rng_below(rng, 3)];
+                                   {FT_CONSTRAINT_REGEX, "a|b", 3},
+                                   {FT_CONSTRAINT_CALL, "[]", 2}};
+        open->constraint = c[ft_rng_below(rng, 4)];
     }
 }
 
@@ -589,8 +590,8 @@ static void test_refuses_bad_constraints(void **state)
     open.prompt = prompt;
     open.constraint = &c;
     refuse_client(pack_open(&open), FT_INVALID, "Constraint.kind: 0");
-    c.kind = 5;
-    refuse_client(pack_open(&open), FT_INVALID, "Constraint.kind: 5");
+    c.kind = 6;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.kind: 6");
     c.kind = 4;
     refuse_client(pack_open(&open), FT_INVALID, "Constraint.data: 0");
     c.data = (ProtobufCBinaryData){sizeof large, large};

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Renders three short conversations: a question; the same and a call; the same and a word. What the
+// call has behind the question and before its arguments is `begin`. Behind them stands `end`, and
+// then what stands behind the word, too: the end of the message.
+#include "template/calls.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* They stand for a tool's name, for its arguments and for a word. No template has them. */
+#define NAME "ftPlaceholder"
+#define MARK "ft_mark"
+
+typedef struct renderings {
+    ft_buf asked, called, said;
+} renderings;
+
+static void deinit(renderings *r)
+{
+    ft_buf_deinit(&r->asked);
+    ft_buf_deinit(&r->called);
+    ft_buf_deinit(&r->said);
+}
+
+static ft_status render(const ft_common *common, const ft_chat *chat, ft_error *err, renderings *r)
+{
+    static const ft_chat_call call = {"ftcall000", NAME, "{\"" MARK "\":0}"};
+    const ft_chat_message called[] = {{.role = "user", .content = "x"},
+                                      {.role = "assistant", .calls = &call, .n_calls = 1}};
+    const ft_chat_message said[] = {called[0], {.role = "assistant", .content = MARK}};
+    ft_chat small = *chat;
+    small.messages = called;
+    small.n_messages = 1;
+    ft_status status = ft_common_render(common, &small, err, &r->asked);
+    small.n_messages = 2;
+    if (status == FT_OK)
+        status = ft_common_render(common, &small, err, &r->called);
+    small.messages = said;
+    if (status == FT_OK)
+        status = ft_common_render(common, &small, err, &r->said);
+    return status;
+}
+
+static const char *skip_blank(const char *at)
+{
+    return at + strspn(at, " \n\t");
+}
+
+/* The last place of `what`; NULL: none. */
+static const char *find_last(const char *text, const char *what)
+{
+    const char *last = NULL;
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        last = at;
+    return last;
+}
+
+/* The arguments {"ft_mark": 0}, from their brace to behind the other one. */
+static bool find_arguments(const char *text, const char **begin, const char **end)
+{
+    const char *mark = find_last(text, "\"" MARK "\"");
+    if (!mark)
+        return false;
+    const char *at = mark, *after = skip_blank(mark + strlen("\"" MARK "\""));
+    while (at > text && strchr(" \n\t", at[-1]))
+        at--;
+    if (at == text || at[-1] != '{' || *after != ':')
+        return false;
+    after = skip_blank(after + 1);
+    if (*after != '0')
+        return false;
+    after = skip_blank(after + 1);
+    *begin = at - 1;
+    *end = after + 1;
+    return *after == '}';
+}
+
+/* <think> and <tool_call> begin alike: the place in front of a tag that ends behind `at`. */
+static size_t outside_tag(const char *text, size_t at)
+{
+    for (size_t i = at; i > 0 && text[i - 1] != '>'; i--)
+        if (text[i - 1] == '<')
+            return i - 1;
+    return at;
+}
+
+/* What the template has begun for the model must have an end before the call. */
+static bool add_begin(const renderings *r, const char *arguments, ft_buf *begin)
+{
+    const char *asked = ft_buf_str(&r->asked), *called = ft_buf_str(&r->called);
+    size_t same = 0;
+    while (asked[same] && asked[same] == called[same])
+        same++;
+    same = asked[same] ? outside_tag(asked, same) : same;
+    if (called + same > arguments)
+        return false;
+    const char *begun = skip_blank(asked + same);
+    if (strncmp(begun, "<think>", 7) == 0 && *skip_blank(begun + 7) == 0)
+        ft_buf_puts(begin, "\n</think>\n\n");
+    else if (*begun)
+        return false;
+    ft_buf_append(begin, called + same, (size_t)(arguments - called) - same);
+    return true;
+}
+
+static bool add_end(const renderings *r, const char *behind, ft_buf *end)
+{
+    const char *said = find_last(ft_buf_str(&r->said), MARK);
+    const char *tail = said ? said + strlen(MARK) : "";
+    const size_t n = strlen(behind), n_tail = strlen(tail);
+    if (!said || n < n_tail || strcmp(behind + n - n_tail, tail) != 0)
+        return false;
+    ft_buf_append(end, behind, n - n_tail);
+    return true;
+}
+
+/* With the tool's name where the placeholder is. Returns how often it is there. */
+static size_t name(const ft_buf *form, const char *tool, ft_buf *out)
+{
+    const char *at = ft_buf_str(form), *next;
+    size_t n = 0;
+    for (; (next = strstr(at, NAME)); at = next + strlen(NAME), n++) {
+        ft_buf_append(out, at, (size_t)(next - at));
+        ft_buf_puts(out, tool);
+    }
+    ft_buf_puts(out, at);
+    return n;
+}
+
+static bool is_blank(const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n && strchr(" \n\t", text[i]))
+        i++;
+    return i == n;
+}
+
+/* Whether the parser reads the text as one call of the tool, and as nothing else. */
+static ft_status check_call(ft_common_parser *parser, const ft_buf *begin, const ft_buf *end,
+                            const char *tool)
+{
+    ft_buf text = {0};
+    ft_common_said said;
+    ft_buf_printf(&text, "%s{}%s", ft_buf_str(begin), ft_buf_str(end));
+    ft_status status =
+        text.failed ? FT_NOMEM : ft_common_parse(parser, ft_buf_str(&text), text.len, false, &said);
+    if (status == FT_OK && (said.n_calls != 1 || !is_blank(said.content, said.n_content) ||
+                            strcmp(ft_common_said_call(parser, 0).name, tool) != 0))
+        status = FT_INVALID;
+    ft_buf_deinit(&text);
+    return status == FT_INVALID ? FT_UNSUPPORTED : status;
+}
+
+/* Calls of a tool: the parser reads them, and they join the list. */
+static ft_status add_tool(const ft_chat_tool *tool, const ft_buf *begin, const ft_buf *end,
+                          ft_common_parser *parser, json_t *list)
+{
+    ft_buf b = {0}, e = {0};
+    const size_t n = name(begin, tool->name, &b) + name(end, tool->name, &e);
+    ft_status status = b.failed || e.failed ? FT_NOMEM
+                       : n == 0             ? FT_UNSUPPORTED
+                                            : check_call(parser, &b, &e, tool->name);
+    json_t *schema = tool->parameters ? json_loads(tool->parameters, 0, NULL)
+                                      : json_pack("{s:s,s:{},s:b}", "type", "object", "properties",
+                                                  "additionalProperties", 0);
+    if (status == FT_OK &&
+        json_array_append_new(list, json_pack("{s:s,s:O,s:s}", "begin", ft_buf_str(&b), "schema",
+                                              schema, "end", ft_buf_str(&e))) != 0)
+        status = FT_NOMEM;
+    json_decref(schema);
+    ft_buf_deinit(&b);
+    ft_buf_deinit(&e);
+    return status;
+}
+
+static ft_status add_tools(const ft_chat *chat, const ft_buf *begin, const ft_buf *end,
+                           ft_common_parser *parser, ft_buf *out)
+{
+    const ft_chat_tool *tools = chat->choice_tool ? chat->choice_tool : chat->tools;
+    const size_t n = chat->choice_tool ? 1 : chat->n_tools;
+    json_t *list = json_array();
+    ft_status status = list ? FT_OK : FT_NOMEM;
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = add_tool(&tools[i], begin, end, parser, list);
+    char *text = status == FT_OK ? json_dumps(list, JSON_COMPACT) : NULL;
+    if (status == FT_OK)
+        status = text ? ft_buf_append(out, text, strlen(text)) : FT_NOMEM;
+    free(text);
+    json_decref(list);
+    return status;
+}
+
+ft_status ft_template_calls(const ft_common *common, const ft_chat *chat, ft_common_parser *parser,
+                            ft_error *err, ft_buf *out)
+{
+    renderings r = {0};
+    ft_buf begin = {0}, end = {0};
+    const char *arguments, *behind;
+    ft_status status = render(common, chat, err, &r);
+    const bool rendered = status == FT_OK;
+    if (rendered && !(find_arguments(ft_buf_str(&r.called), &arguments, &behind) &&
+                      add_begin(&r, arguments, &begin) && add_end(&r, behind, &end)))
+        status = FT_UNSUPPORTED;
+    if (status == FT_OK)
+        status = begin.failed || end.failed ? FT_NOMEM : add_tools(chat, &begin, &end, parser, out);
+    ft_buf_deinit(&begin);
+    ft_buf_deinit(&end);
+    deinit(&r);
+    if (status == FT_UNSUPPORTED)
+        return ft_error_set(err, status,
+                            "'tool_choice': the calls of this model's chat template cannot be "
+                            "required, as its arguments are no JSON or stand behind other text");
+    return status == FT_NOMEM ? ft_error_set(err, status, "out of memory for a conversation")
+                              : status;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call that `tool_choice` requires, from a client's request to its answer: server and edge run as
+// programs on a tiny model with random weights. Such a model says nothing that means anything, so
+// its answer comes from the constraint alone. The chat template writes calls between control
+// tokens, or between letters.
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include <jansson.h>
+
+#include "constrain/constraint.h"
+#include "support/http_client.h"
+#include "support/program.h"
+#include "support/tiny_gguf.h"
+
+/* A conversation, and calls as the tests' templates write them. */
+#define TEMPLATE(begin, between, arguments, end)                                  \
+    "{% if tools %}{% for t in tools %}{{ t | tojson }}\n{% endfor %}{% endif %}" \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"                           \
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}" begin                      \
+    "{{ c.function.name }}" between arguments end "{% endfor %}"                  \
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"                \
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+static const char *const marks[] = {"[CALLS]", "[ARGS]", NULL};
+
+typedef struct pair {
+    char *model;
+    program server, edge;
+    int port;
+} pair;
+
+static pair start(const char *chat_template)
+{
+    pair p = {
+        .model = tiny_gguf_temp(&(tiny_gguf_opts){
+            .type = GGML_TYPE_Q4_0, .seed = 3, .chat_template = chat_template, .control = marks})};
+    char address[32];
+    p.server = program_start((const char *[]){"serve", "-m", p.model, "-t", "1", "-c", "2048",
+                                              "-ngl", "0", "--port", "0", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&p.server, "listening"));
+    p.edge = program_start((const char *[]){"edge", "--server", address, "-md", p.model, "-t", "1",
+                                            "--port", "0", NULL});
+    p.port = program_wait_port(&p.edge, "foretoken edge");
+    assert_true(p.port > 0);
+    return p;
+}
+
+static void end(pair *p)
+{
+    assert_int_equal(program_stop(&p->edge), 0);
+    assert_int_equal(program_stop(&p->server), 0);
+    unlink(p->model);
+    free(p->model);
+}
+
+#define TOOL(name, value)                                                                 \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name                               \
+    "\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"enum\":[\"" value \
+    "\",\"Oslo\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9}},"         \
+    "\"required\":[\"city\",\"days\"],\"additionalProperties\":false}}}"
+
+static int ask(const pair *p, const char *more, http_response *r)
+{
+    ft_buf body = {0};
+    ft_buf_printf(&body,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":120,"
+                  "\"tools\":[" TOOL("weather", "Paris") "," TOOL("tides", "Nice") "]%s}",
+                  more);
+    const int status = http_ask(p->port, "POST", "/v1/chat/completions", "", body.data, r);
+    ft_buf_deinit(&body);
+    return status;
+}
+
+static void needs_libraries(void)
+{
+#ifdef FT_HAVE_COMMON
+    const bool common = true;
+#else
+    const bool common = false;
+#endif
+    if (!common || !ft_constrain_available())
+        skip();
+}
+
+/* One call, of this tool if it is not NULL, with arguments that fit. Returns them with the tool's
+ * name; the caller frees. */
+static char *required(const pair *p, const char *choice, const char *more, const char *tool)
+{
+    char text[256];
+    http_response r;
+    snprintf(text, sizeof text, ",\"tool_choice\":%s%s", choice, more);
+    const int status = ask(p, text, &r);
+    if (status != 200)
+        fail_msg("%d %s", status, r.body.data);
+    json_t *root = json_loads(r.body.data, 0, NULL);
+    json_t *first = json_array_get(json_object_get(root, "choices"), 0);
+    json_t *said = json_object_get(first, "message");
+    json_t *calls = json_object_get(said, "tool_calls");
+    if (json_array_size(calls) != 1)
+        fail_msg("%s", r.body.data);
+    assert_string_equal(json_string_value(json_object_get(first, "finish_reason")), "tool_calls");
+    assert_true(json_is_null(json_object_get(said, "content")));
+    json_t *function = json_object_get(json_array_get(calls, 0), "function");
+    const char *name = json_string_value(json_object_get(function, "name"));
+    if (tool)
+        assert_string_equal(name, tool);
+    json_t *arguments =
+        json_loads(json_string_value(json_object_get(function, "arguments")), 0, NULL);
+    const char *city = json_string_value(json_object_get(arguments, "city"));
+    const json_int_t days = json_integer_value(json_object_get(arguments, "days"));
+    const char *other = strcmp(name, "tides") == 0 ? "Nice" : "Paris";
+    assert_int_equal(json_object_size(arguments), 2);
+    assert_true(strcmp(city, "Oslo") == 0 || strcmp(city, other) == 0);
+    assert_in_range(days, 1, 9);
+    char *whole = json_dumps(function, JSON_COMPACT);
+    json_decref(arguments);
+    json_decref(root);
+    http_response_deinit(&r);
+    return whole;
+}
+
+#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+
+static void check_calls(const char *chat_template)
+{
+    needs_libraries();
+    pair p = start(chat_template);
+    static const char *const ways[] = {",\"temperature\":0", ",\"temperature\":1,\"seed\":7"};
+    for (size_t i = 0; i < 2; i++) {
+        char alone[128];
+        snprintf(alone, sizeof alone, "%s,\"no_speculation\":true", ways[i]);
+        char *a = required(&p, "\"required\"", ways[i], NULL);
+        char *b = required(&p, "\"required\"", alone, NULL);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+        free(required(&p, NAMED("tides"), ways[i], "tides"));
+        free(required(&p, NAMED("weather"), ways[i], "weather"));
+    }
+    end(&p);
+}
+
+static void test_letters(void **state)
+{
+    (void)state;
+    check_calls(TEMPLATE("<call>{\"name\": \"",
+                         "\", \"arguments\": ", "{{ c.function.arguments | tojson }}", "}</call>"));
+}
+
+static void test_control_tokens(void **state)
+{
+    (void)state;
+    check_calls(TEMPLATE("[CALLS]", "[ARGS]", "{{ c.function.arguments | tojson }}", ""));
+}
+
+/* A template whose calls have no JSON: the client learns it, and the next request goes on. */
+static void test_cannot(void **state)
+{
+    http_response r;
+    (void)state;
+    needs_libraries();
+    pair p = start(TEMPLATE("<call>", "<city>", "{{ c.function.arguments.city }}", "</call>"));
+    assert_int_equal(ask(&p, ",\"tool_choice\":\"required\"", &r), 400);
+    json_t *root = json_loads(r.body.data, 0, NULL);
+    json_t *error = json_object_get(root, "error");
+    assert_string_equal(json_string_value(json_object_get(error, "param")), "tool_choice");
+    assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "chat template"));
+    json_decref(root);
+    http_response_deinit(&r);
+    assert_int_equal(ask(&p, ",\"tool_choice\":\"none\"", &r), 200);
+    http_response_deinit(&r);
+    end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_letters),
+        cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_cannot),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    tiny_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
