@@ -50,6 +50,14 @@
       answer();
     },
     plain: (message) => compare(message),
+    results(message, texts) {
+      if (growing)
+        return;
+      message.calls.forEach(({ id, name }, i) => chat.messages.push({ role: 'tool', id, name, text: texts[i] }));
+      saveChat();
+      drawChat();
+      answer();
+    },
     look(message) {
       openInsight(true);
       insight.show(message);
@@ -123,20 +131,23 @@
 
   /* What an answer follows from, beside the messages before it. It is kept with the answer. */
   function chooseHow() {
-    const { system, temperature, maxTokens } = settings;
+    const { system, temperature, maxTokens, schema, functions } = settings;
     const seed = settings.seed !== '' ? Number(settings.seed) : crypto.getRandomValues(new Uint32Array(1))[0];
-    return { system, temperature, maxTokens, seed };
+    return { system, temperature, maxTokens, schema, functions, seed };
   }
 
   function requestOf(messages, how) {
-    const said = messages.filter(({ role, text }) => role === 'user' || text !== ''); // not what failed
-    const request = { messages: said.map(({ role, text }) => ({ role, content: text })), seed: how.seed };
+    const request = { messages: requestMessages(messages), seed: how.seed };
     if (how.system.trim() !== '')
       request.messages.unshift({ role: 'system', content: how.system });
     if (how.temperature !== '')
       request.temperature = Number(how.temperature);
     if (how.maxTokens !== '')
       request.max_tokens = Number(how.maxTokens);
+    if (how.schema)
+      request.response_format = { type: 'json_schema', json_schema: { name: 'answer', schema: parsed(how.schema) } };
+    if (how.functions)
+      request.tools = parsed(how.functions).map((one) => ({ type: 'function', function: one }));
     return request;
   }
 
@@ -178,6 +189,13 @@
   function take(message, event) {
     const begin = message.text.length;
     message.text += event.text;
+    for (const [i, piece] of event.calls) {
+      message.calls ||= [];
+      if (i === message.calls.length)
+        message.calls.push({ id: '', name: '', text: '' });
+      for (const name of i < message.calls.length ? ['id', 'name', 'text'] : [])
+        message.calls[i][name] += piece[name];
+    }
     message.away = event.away;
     if (event.round)
       message.rounds.push(event.round);
@@ -213,9 +231,9 @@
         take(message, event);
         if (event.away)
           say('The server is lost. Looking for it, or for another one…');
-        else if (message.text !== '')
+        else if (message.text !== '' || message.calls)
           say('Answering…');
-        if (message.first === undefined && message.text !== '')
+        if (message.first === undefined && (message.text !== '' || message.calls))
           message.first = performance.now() - began;
         if (!due)
           due = requestAnimationFrame(show) > 0;
@@ -265,15 +283,29 @@
 
   // ---- settings ----
 
-  const FIELDS = { system: 'system', temperature: 'temperature', seed: 'seed', 'max-tokens': 'maxTokens', theme: 'theme' };
+  const FIELDS = { system: 'system', temperature: 'temperature', seed: 'seed', 'max-tokens': 'maxTokens', schema: 'schema', functions: 'functions',
+    theme: 'theme' };
 
   function setTheme() {
     document.documentElement.dataset.theme = settings.theme || (DARK.matches ? 'dark' : 'light');
   }
 
+  /* Says in the field itself that it holds no such JSON: the dialog stays open. */
+  function checkJson(id, fits, what) {
+    const text = $(id).value.trim();
+    $(id).setCustomValidity(text === '' || fits(parsed(text)) ? '' : what);
+  }
+
+  function checkFields() {
+    const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
+    checkJson('schema', isObject, 'This is no JSON object.');
+    checkJson('functions', (v) => Array.isArray(v) && v.every(isObject), 'This is no JSON list of objects.');
+  }
+
   function openSettings() {
     for (const [id, name] of Object.entries(FIELDS))
       $(id).value = settings[name];
+    checkFields();
     $('key').value = Store.key();
     $('key-why').hidden = true;
     $('forget').dataset.sure = '';
@@ -292,7 +324,7 @@
   function closeSettings() {
     const hadKey = Store.key();
     for (const [id, name] of Object.entries(FIELDS))
-      settings[name] = $(id).checkValidity() ? $(id).value : '';
+      settings[name] = $(id).checkValidity() ? $(id).value.trim() : settings[name];
     Store.setKey($('key').value.trim());
     Store.saveSettings(settings);
     setTheme();
@@ -374,6 +406,7 @@
     $('open-insight').addEventListener('click', () => openInsight($('app').classList.contains('plain')));
     $('open-settings').addEventListener('click', openSettings);
     $('settings').addEventListener('close', closeSettings);
+    $('settings').addEventListener('input', checkFields);
     $('forget').addEventListener('click', () => {
       if ($('forget').dataset.sure !== 'yes') { // the first click asks
         $('forget').dataset.sure = 'yes';

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// The list of messages. A message is { role, text } and, of an answer, spans ([end, origin, index of the
+// The list of messages. A message is { role, text } and, of an answer, calls (calls.js), spans ([end, origin, index of the
 // round]), rounds, how, ms, first (ms until text came), tokens, error, and while it grows `live`. Views are made from messages, never the
 // other way round.
 
@@ -64,11 +64,12 @@ class MessageView {
 
   constructor(message, on) {
     this.message = message;
-    this.on = on; // { isLast, edit, again, plain, look, hover, leave, pick }
+    this.on = on; // { isLast, edit, again, plain, results, look, hover, leave, pick }
     this.element = document.createElement('li');
     this.element.className = `message ${message.role}`;
     this.body = this.element.appendChild(document.createElement('div'));
     this.body.className = 'body';
+    this.calls = this.element.appendChild(document.createElement('div'));
     this.after = this.element.appendChild(document.createElement('div'));
     if (message.role === 'assistant')
       this.#watch();
@@ -78,11 +79,27 @@ class MessageView {
 
   draw() {
     const { message, body } = this;
-    if (message.role === 'user')
+    if (message.role === 'tool')
+      body.textContent = `Result of ${message.name}\n${message.text}`;
+    else if (message.role === 'user')
       body.textContent = message.text;
+    else if (message.how && message.how.schema)
+      this.#json();
     else
       this.#blocks = Markdown.show(body, message.text, emitter(message), this.#blocks);
     body.classList.toggle('busy', message.live === true);
+    this.calls.replaceChildren(...callCards(message.calls || []));
+  }
+
+  #json() {
+    let pre = this.body.querySelector('pre');
+    if (!pre) {
+      pre = this.body.appendChild(document.createElement('pre'));
+      pre.className = 'json';
+      pre.tabIndex = 0;
+      pre.setAttribute('aria-label', 'The answer, JSON');
+    }
+    showJson(pre, this.message.text, emitter(this.message));
   }
 
   /* What stands below a message that does not grow any more. */
@@ -96,6 +113,8 @@ class MessageView {
       return;
     if (message.error)
       this.after.append(this.#error(message.error));
+    if (message.role === 'tool')
+      return;
     if (message.role === 'user') {
       tools.append(button('Edit', 'Change this message and ask again; what follows it is replaced', () => this.edit()));
     } else {
@@ -110,6 +129,8 @@ class MessageView {
           { className: 'took', textContent: seconds(message) }));
     }
     this.after.append(tools);
+    if (message.calls && on.isLast(message) && !message.error && !message.cut)
+      this.after.append(resultForm(message.calls, (texts) => on.results(message, texts)));
     if (message.plain)
       this.after.append(comparison(message));
   }
@@ -199,6 +220,11 @@ function compareTimes(message, plain) {
     (b >= a ? `${(b / a).toFixed(2)} times as fast with drafts.` : `${(a / b).toFixed(2)} times as fast without.`);
 }
 
+function isSame(a, b) {
+  const calls = (one) => JSON.stringify((one.calls || []).map(callText));
+  return a.text === b.text && calls(a) === calls(b);
+}
+
 function verdictText(message) {
   const { plain } = message;
   if (plain.live)
@@ -206,9 +232,11 @@ function verdictText(message) {
   if (plain.error)
     return `The answer without drafts failed: ${plain.error}`;
   const times = compareTimes(message, plain);
-  if (message.text === plain.text)
+  if (isSame(message, plain))
     return `Both texts are the same, character by character. ${times}`;
   const why = message.same === false ? ' This edge’s rule promises the same distribution, not the same text.' : '';
+  if (message.text === plain.text)
+    return `The calls differ.${why} ${times}`;
   return `The texts differ from character ${firstDifference(message.text, plain.text) + 1} on.${why} ${times}`;
 }
 
@@ -231,6 +259,7 @@ function comparison(message) {
     emitter(one)(body, 0, differ ? at : one.text.length);
     if (differ)
       emitter(one)(body.appendChild(document.createElement('mark')), at, one.text.length);
+    body.append(...callCards(one.calls || []));
   }
   box.append(columns);
   return box;

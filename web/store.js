@@ -25,7 +25,7 @@ const Store = (() => {
 
   function settings() {
     const s = read(SETTINGS);
-    return { system: '', temperature: '', seed: '', maxTokens: '', theme: '', origins: true, ...(s || {}) };
+    return { system: '', temperature: '', seed: '', maxTokens: '', schema: '', functions: '', theme: '', origins: true, ...(s || {}) };
   }
 
   function key() {
@@ -58,7 +58,7 @@ const Store = (() => {
     write(CHATS, [{ id: chat.id, title: chat.title }, ...list().filter((c) => c.id !== chat.id)]);
     if (write(chatKey(chat.id), chat))
       return true;
-    const bare = chat.messages.map(({ role, text }) => ({ role, text }));
+    const bare = chat.messages.map(({ role, text, calls, id, name }) => ({ role, text, calls, id, name }));
     return write(chatKey(chat.id), { ...chat, messages: bare });
   }
 

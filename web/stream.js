@@ -4,6 +4,7 @@
 // its type before it is used.
 const Api = (() => {
   const ORIGINS = ['draft', 'early', 'target', 'run'];
+  const MOST_CALLS = 128;
 
   class ApiError extends Error {
     constructor(message, status) {
@@ -89,7 +90,18 @@ const Api = (() => {
     return round;
   }
 
-  // One event's JSON, as { text, spans, round, away, usage }. Throws for an error that it tells.
+  // Pieces of calls, as [index, { id, name, text }]: id and name come once, text piece by piece.
+  function callsOf(list) {
+    const string = (v) => (typeof v === 'string' ? v : '');
+    return (Array.isArray(list) ? list : [])
+      .filter((call) => isObject(call) && Number.isInteger(call.index) && call.index >= 0 && call.index < MOST_CALLS)
+      .map((call) => {
+        const told = isObject(call.function) ? call.function : {};
+        return [call.index, { id: string(call.id), name: string(told.name), text: string(told.arguments) }];
+      });
+  }
+
+  // One event's JSON, as { text, calls, spans, round, away, usage }. Throws for an error that it tells.
   function read(data) {
     let event;
     try {
@@ -105,7 +117,7 @@ const Api = (() => {
     const delta = isObject(choice.delta) ? choice.delta : {};
     const told = isObject(event.foretoken) ? event.foretoken : {};
     const text = typeof delta.content === 'string' ? delta.content : '';
-    return { text, spans: spansOf(text, told.spans), round: roundOf(told),
+    return { text, calls: callsOf(delta.tool_calls), spans: spansOf(text, told.spans), round: roundOf(told),
       away: told.state === 'reconnecting', usage: isObject(event.usage) ? event.usage : null,
       finish: typeof choice.finish_reason === 'string' ? choice.finish_reason : '' };
   }

@@ -26,6 +26,9 @@ CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", 
             "--disable-sync", "--no-first-run"]
 PATIENCE_MS = 120000
 KEY = "a-key-for-the-page-of-these-tests"
+SCHEMA = {"type": "object", "properties": {"where": {"enum": ["rock", "harbour"]}, "lamps": {"enum": [[]]},
+                                            "on": {"const": True}},
+          "required": ["where", "lamps", "on"], "additionalProperties": False}
 QUESTION = "Write a short story about a lighthouse."
 arguments = None
 
@@ -84,6 +87,9 @@ class Person:
 
     def settings(self, **values):
         self.page.click("#open-settings")
+        self.settings_open(**values)
+
+    def settings_open(self, **values):
         for name, value in values.items():
             self.page.fill(f"#{name.replace('_', '-')}", value)
         self.page.click("#settings button[type=submit]")
@@ -175,6 +181,60 @@ class PageTest(unittest.TestCase):
         self.assertEqual(kept["plain"]["text"], kept["text"])
         self.assertEqual({s[1] for s in kept["plain"]["spans"]}, {"run"})
         self.assertIn("without", p.page.inner_text(".pair .verdict"))
+        self.assert_accessible(p)
+        self.assert_calm(p)
+
+    def test_schema(self):
+        p = self.person()
+        p.page.click("#open-settings")
+        p.page.fill("#schema", "{")
+        p.page.click("#settings button[type=submit]")
+        self.assertTrue(p.page.locator("#settings").is_visible())  # it is no JSON
+        p.settings_open(temperature="0", max_tokens="80", schema=json.dumps(SCHEMA))
+        p.ask(QUESTION)
+        p.wait()
+        kept = p.chat()["messages"][1]
+        self.assertEqual(kept["text"], self.answer_of_api(
+            temperature=0, max_tokens=80, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}))
+        self.assertIn(json.loads(kept["text"])["where"], SCHEMA["properties"]["where"]["enum"])
+        shown = p.answers().first.locator("pre.json").inner_text()
+        self.assertEqual(shown.split("\n")[1:], [f'  "where": "{json.loads(kept["text"])["where"]}",',
+                                                 '  "lamps": [],', '  "on": true', "}"])
+        p.page.click("text=Again without drafts")
+        p.page.wait_for_selector(".pair .verdict:has-text('same, character by character')")
+        self.assert_accessible(p)
+        self.assert_calm(p)
+
+    def test_calls(self):
+        backend = stand_in.start(self.url)
+        self.addCleanup(backend.server_close)
+        self.addCleanup(backend.shutdown)
+        p = self.person(backend.url)
+        p.settings(functions='[{"name": "clock"}]')
+        p.ask("call")
+        p.wait()
+        cards = p.answers().first.locator(".call")
+        self.assertEqual(cards.locator("h3").all_inner_texts(), [f"Calls {stand_in.CALLED}", "Calls clock"])
+        self.assertEqual(cards.first.locator("pre").inner_text(),
+                         '{\n  "city": "Oslo\\", {",\n  "days": [\n    1,\n    {}\n  ]\n}')
+        self.assert_accessible(p)
+        p.page.reload()
+        p.page.locator(".results textarea").nth(0).fill("rain")
+        p.page.locator(".results textarea").nth(1).fill("end")
+        p.page.click("text=Send results")
+        p.page.wait_for_selector(".message.assistant >> nth=1")
+        p.wait()
+        self.assertEqual(p.answers().nth(1).locator(".body").inner_text(), "well")
+        self.assertEqual(p.page.locator(".message.tool").count(), 2)
+        first, second = backend.requests
+        self.assertEqual(first["tools"], [{"type": "function", "function": {"name": "clock"}}])
+        said, *results = second["messages"][1:]
+        self.assertEqual(said["content"], "I look.")
+        self.assertEqual(json.loads(said["tool_calls"][0]["function"]["arguments"]),
+                         {"city": 'Oslo", {', "days": [1, {}]})
+        self.assertEqual(results, [{"role": "tool", "tool_call_id": "call0", "content": "rain"},
+                                   {"role": "tool", "tool_call_id": "call1", "content": "end"}])
+        self.assertTrue(p.page.evaluate("window.harmed === undefined"))
         self.assert_accessible(p)
         self.assert_calm(p)
 

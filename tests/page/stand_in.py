@@ -20,6 +20,7 @@ HARM = """# <script>window.harmed = 1</script>
 </code></pre><script>window.harmed = 1</script>
 ```
 [good](https://example.org/a?b=c)"""
+CALLED = "<img src=x onerror='window.harmed = 1'>"
 MODEL = "<img src=x onerror='window.harmed = 1'>"
 LIES = [None, "spans", {}, [[-1, "draft"], [1e300, "draft"], [1, "<b>"], ["x", "run"], [2], None, [3, "run"]]]
 
@@ -29,6 +30,13 @@ def event(text, **told):
     if told:
         out["foretoken"] = told
     return b"data: " + json.dumps(out, ensure_ascii=False).encode() + b"\n\n"
+
+
+def call(index, **function):
+    out = {"index": index, "function": function}
+    if "name" in function:
+        out |= {"id": f"call{index}", "type": "function"}
+    return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": [out]}}]}).encode() + b"\n\n"
 
 
 def told(spans, i=1):
@@ -58,6 +66,13 @@ def answer(prompt):
     elif prompt == "junk":
         yield event("so far")
         yield b"data: {not json\n\n"
+    elif prompt == "call":
+        yield event("I look.")
+        yield call(7, name="out of turn")
+        yield call(0, name=CALLED, arguments='{"city": "Oslo\\", {",')
+        yield b'data: {"choices":[{"delta":{"tool_calls":[7,{"index":-1},{"index":"0"},{"index":0,"function":[]}]}}]}\n\n'
+        yield call(0, arguments=' "days": [1, {}]}')
+        yield call(1, name="clock", arguments="{}")
     elif prompt == "error":
         yield b'data: {"error":{"message":"<script>window.harmed = 1</script>"}}\n\n'
     else:
@@ -88,6 +103,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(request)
         self.reply([("Content-Type", "text/event-stream")], answer(request["messages"][-1]["content"]))
 
 
@@ -95,6 +111,7 @@ def start(page):
     """Serves the page at this URL; returns the server, whose `url` is its own."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.page = page
+    server.requests = []
     server.url = f"http://127.0.0.1:{server.server_address[1]}/"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
