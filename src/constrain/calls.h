@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FT_CONSTRAINT_CALL: a model must call one of several tools. Its data are JSON, a list of
- * {"begin": string, "schema": a JSON Schema, "end": string}. The text is `begin`, then JSON that
- * fits `schema`, then `end`, all of one entry. So templates that write calls differently need no
- * code here. Pure; any thread. Internal to the room.
+ * FT_CONSTRAINT_CALL: a model must call one of several tools. Its data are JSON, an object with
+ *   "calls": a list of {"begin": string, "schema": a JSON Schema, "end": string}. A call is
+ *     `begin`, then JSON that fits `schema`, then `end`, all of one entry.
+ *   "mark": a string, optional. Without it the text is one call. With it the text is any, but what
+ *     follows a mark is a call.
+ *   "many": with a mark: whether more may follow the first call.
+ * So templates that write calls differently need no code here. Pure; any thread. Internal to the
+ * room.
  */
 #ifndef FT_CONSTRAIN_CALLS_H
 #define FT_CONSTRAIN_CALLS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/constraint.h"
 #include "base/status.h"
@@ -21,6 +26,8 @@ typedef struct ft_call_form {
 /* What it points to is borrowed from `root`. */
 typedef struct ft_call_forms {
     json_t *root;
+    const char *mark; /* NULL: none */
+    bool many;
     ft_call_form *form; /* [n], n > 0 */
     size_t n;
 } ft_call_forms;

@@ -303,3 +303,38 @@ ft_status ft_constraint_check(const ft_constraint *c, ft_error *err)
            : c->kind == FT_CONSTRAINT_CALL      ? check_calls(c, err)
                                                 : FT_OK;
 }
+
+/* Whether the schema may stay as it is. */
+static ft_status check_form(const ft_call_form *form, bool *fits)
+{
+    ft_error why;
+    char *text = json_dumps(form->schema, JSON_COMPACT | JSON_ENCODE_ANY);
+    const ft_constraint c = {FT_CONSTRAINT_JSON_SCHEMA, text, text ? strlen(text) : 0};
+    const ft_status status = text ? ft_constraint_check(&c, &why) : FT_NOMEM;
+    *fits = status == FT_OK;
+    free(text);
+    return status == FT_NOMEM ? status : FT_OK;
+}
+
+ft_status ft_constraint_loosen(const ft_constraint *c, ft_buf *out)
+{
+    ft_call_forms forms;
+    ft_status status = ft_call_forms_read(c, NULL, &forms);
+    if (status != FT_OK)
+        return status;
+    for (size_t i = 0; status == FT_OK && i < forms.n; i++) {
+        bool fits = c->n <= FT_CONSTRAINT_MAX_BYTES;
+        if (fits)
+            status = check_form(&forms.form[i], &fits);
+        json_t *entry = json_array_get(json_object_get(forms.root, "calls"), i);
+        if (status == FT_OK && !fits &&
+            json_object_set_new(entry, "schema", json_pack("{s:s}", "type", "object")) != 0)
+            status = FT_NOMEM;
+    }
+    char *text = status == FT_OK ? json_dumps(forms.root, JSON_COMPACT) : NULL;
+    if (status == FT_OK)
+        status = text ? ft_buf_append(out, text, strlen(text)) : FT_NOMEM;
+    free(text);
+    ft_call_forms_deinit(&forms);
+    return status;
+}

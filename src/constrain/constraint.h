@@ -56,6 +56,11 @@ void ft_constrain_vocab_destroy(ft_constrain_vocab *vocab);
  * says what is wrong, or names the keywords; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_constraint_check(const ft_constraint *c, ft_error *err);
 
+/* Appends the data of a call (FT_CONSTRAINT_CALL) in which every schema that ft_constraint_check
+ * refuses is {"type":"object"}; all of them are, if the data are too large. FT_INVALID: they have
+ * another form; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_constraint_loosen(const ft_constraint *c, ft_buf *out);
+
 /* Checks and compiles. May take seconds, and needs a deep stack (FT_COMPILE_STACK_BYTES). Errors as
  * ft_constraint_check. */
 FT_WARN_UNUSED ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c,

@@ -208,10 +208,10 @@ static const mark *mark_at(const ft_constrain_vocab *vocab, const char *text)
     return longest;
 }
 
-/* The grammar of one text. */
-static xgrammar::Grammar literal(const ft_constrain_vocab *vocab, const char *text)
+/* The text as a part of a rule: strings and tokens. */
+static std::string spelled(const ft_constrain_vocab *vocab, const char *text)
 {
-    std::string rule = "root ::= \"";
+    std::string rule = "\"";
     while (*text) {
         const unsigned char at = (unsigned char)*text;
         const mark *m = mark_at(vocab, text);
@@ -225,7 +225,27 @@ static xgrammar::Grammar literal(const ft_constrain_vocab *vocab, const char *te
         rule += escape;
         text += m ? m->text.size() : 1;
     }
-    return xgrammar::Grammar::FromEBNF(rule + "\"");
+    return rule + "\"";
+}
+
+static xgrammar::Grammar literal(const ft_constrain_vocab *vocab, const char *text)
+{
+    return xgrammar::Grammar::FromEBNF("root ::= " + spelled(vocab, text));
+}
+
+/* Any text, and a call behind each mark. */
+static xgrammar::Grammar behind_marks(const ft_constrain_vocab *vocab, const ft_call_forms &forms,
+                                      const xgrammar::Grammar &calls)
+{
+    const mark *m = mark_at(vocab, forms.mark);
+    const bool token = m && m->text == forms.mark;
+    const std::string name = token ? std::to_string(m->token) : spelled(vocab, forms.mark);
+    if (!token && m)
+        throw std::runtime_error("the mark has a control token and more");
+    return xgrammar::Grammar::FromEBNF(
+        calls.ToString() + "\nmarked ::= " + (token ? "Token" : "") + "TagDispatch((" + name +
+            ", root), loop_after_dispatch=" + (forms.many ? "true" : "false") + ")\n",
+        "marked");
 }
 
 /* Frees what C allocated, whatever is thrown. */
@@ -254,7 +274,8 @@ static xgrammar::Grammar read_calls(const ft_constrain_vocab *vocab, const ft_co
             parts.push_back(literal(vocab, form.end));
         calls.push_back(xgrammar::Grammar::Concat(parts));
     }
-    return xgrammar::Grammar::Union(calls);
+    const xgrammar::Grammar all = xgrammar::Grammar::Union(calls);
+    return forms.mark ? behind_marks(vocab, forms, all) : all;
 }
 
 static xgrammar::Grammar read(const ft_constrain_vocab *vocab, const ft_constraint *c)

@@ -130,17 +130,41 @@ static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
 typedef struct texts {
     ft_template_prompt prompt;
     ft_tokens prediction;
-    ft_constraint constraint; /* the request's, or a call that it requires */
+    ft_constraint constraint; /* the request's, or one of calls */
+    bool optional;            /* the text may do without it */
+    ft_buf loose;             /* its data, if they are not the prompt's */
     const char *wrong_field;  /* that an error is about; NULL: none alone */
 } texts;
+
+/* Calls that the model makes of its own accord: as many schemas as can be had. None at all is an
+ * answer, too. */
+static ft_status add_loose_calls(const ft_constraint *calls, const ft_msg_info *server, texts *t)
+{
+    ft_error why;
+    if (check_constraint(calls, server, &why) == FT_OK) {
+        t->constraint = *calls;
+    } else if (server->limits.constraints) {
+        if (ft_constraint_loosen(calls, &t->loose) == FT_NOMEM)
+            return FT_NOMEM;
+        const ft_constraint loose = {FT_CONSTRAINT_CALL, ft_buf_str(&t->loose), t->loose.len};
+        if (check_constraint(&loose, server, &why) == FT_OK)
+            t->constraint = loose;
+    }
+    t->optional = t->constraint.kind != FT_CONSTRAINT_NONE;
+    return FT_OK;
+}
 
 static ft_status add_constraint(const ft_http_request *q, const ft_msg_info *server, ft_error *err,
                                 texts *t)
 {
-    const bool call = t->prompt.call.len > 0;
-    t->constraint =
-        call ? (ft_constraint){FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call), t->prompt.call.len}
-             : q->constraint;
+    const ft_constraint calls = {FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call),
+                                 t->prompt.call.len};
+    const bool call = calls.n > 0 && q->conversation.choice == FT_CHAT_CHOICE_REQUIRED;
+    if (calls.n > 0 && !call && q->constraint.kind == FT_CONSTRAINT_NONE)
+        return add_loose_calls(&calls, server, t) == FT_OK
+                   ? FT_OK
+                   : ft_error_set(err, FT_NOMEM, "edge: out of memory for a text");
+    t->constraint = call ? calls : q->constraint;
     const ft_status status = check_constraint(&t->constraint, server, err);
     if (status != FT_OK)
         t->wrong_field = call ? "tool_choice" : q->constraint_field;
@@ -220,6 +244,10 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     }
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
+    if (status == FT_INVALID && t.optional && s.tokens == 0) { /* the server cannot compile it */
+        t.constraint = (ft_constraint){0};
+        status = run(o, q, &t, sink, err, &s);
+    }
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)t.prompt.tokens.n,
                                .completion_tokens = (uint32_t)s.tokens,
@@ -241,6 +269,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     }
     ft_template_prompt_deinit(&t.prompt);
     ft_tokens_deinit(&t.prediction);
+    ft_buf_deinit(&t.loose);
     return status;
 }
 

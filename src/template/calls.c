@@ -11,6 +11,7 @@
 /* They stand for a tool's name, for its arguments and for a word. No template has them. */
 #define NAME "ftPlaceholder"
 #define MARK "ft_mark"
+#define ID   "ftcall000" /* as long as Mistral's templates want it */
 
 typedef struct renderings {
     ft_buf asked, called, said;
@@ -25,7 +26,7 @@ static void deinit(renderings *r)
 
 static ft_status render(const ft_common *common, const ft_chat *chat, ft_error *err, renderings *r)
 {
-    static const ft_chat_call call = {"ftcall000", NAME, "{\"" MARK "\":0}"};
+    static const ft_chat_call call = {ID, NAME, "{\"" MARK "\":0}"};
     const ft_chat_message called[] = {{.role = "user", .content = "x"},
                                       {.role = "assistant", .calls = &call, .n_calls = 1}};
     const ft_chat_message said[] = {called[0], {.role = "assistant", .content = MARK}};
@@ -136,35 +137,56 @@ static bool is_blank(const char *text, size_t n)
     return i == n;
 }
 
-/* Whether the parser reads the text as one call of the tool, and as nothing else. */
-static ft_status check_call(ft_common_parser *parser, const ft_buf *begin, const ft_buf *end,
-                            const char *tool)
+/* What a call that the model begins by itself begins with: a tag, which ends no message. */
+static bool find_mark(const renderings *r, const ft_buf *begin, const char **mark, size_t *n)
+{
+    const char *thought = strstr(ft_buf_str(begin), "</think>");
+    *mark = skip_blank(thought ? thought + strlen("</think>") : ft_buf_str(begin));
+    *n = **mark == '<' ? strcspn(*mark, ">") + 1 : **mark == '[' ? strcspn(*mark, "]") + 1 : 0;
+    if (*n < 3 || *n > strlen(*mark))
+        return false;
+    char *tag = strndup(*mark, *n);
+    const bool apart = tag && !strstr(find_last(ft_buf_str(&r->said), MARK), tag) &&
+                       !strstr(tag, NAME) && !strstr(tag, ID);
+    free(tag);
+    return apart;
+}
+
+/* Whether the parser reads calls of the tool, and nothing else: one, or one and another. */
+static ft_status check_calls(ft_common_parser *parser, const ft_buf *call, const ft_buf *another,
+                             const char *tool)
 {
     ft_buf text = {0};
     ft_common_said said;
-    ft_buf_printf(&text, "%s{}%s", ft_buf_str(begin), ft_buf_str(end));
+    const size_t n = another->len > 0 ? 2 : 1;
+    ft_buf_printf(&text, "%s%s", ft_buf_str(call), ft_buf_str(another));
     ft_status status =
         text.failed ? FT_NOMEM : ft_common_parse(parser, ft_buf_str(&text), text.len, false, &said);
-    if (status == FT_OK && (said.n_calls != 1 || !is_blank(said.content, said.n_content) ||
-                            strcmp(ft_common_said_call(parser, 0).name, tool) != 0))
+    if (status == FT_OK && (said.n_calls != n || !is_blank(said.content, said.n_content)))
         status = FT_INVALID;
+    for (size_t i = 0; status == FT_OK && i < n; i++) {
+        const char *id = ft_common_said_call(parser, i).id;
+        const char *first = ft_common_said_call(parser, 0).id;
+        if (strcmp(ft_common_said_call(parser, i).name, tool) != 0 ||
+            (i > 0 && *id && strcmp(id, first) == 0))
+            status = FT_INVALID;
+    }
     ft_buf_deinit(&text);
     return status == FT_INVALID ? FT_UNSUPPORTED : status;
 }
 
-/* Calls of a tool: the parser reads them, and they join the list. */
+/* Calls of a tool join the list, without their mark. */
 static ft_status add_tool(const ft_chat_tool *tool, const ft_buf *begin, const ft_buf *end,
-                          ft_common_parser *parser, json_t *list)
+                          json_t *list)
 {
     ft_buf b = {0}, e = {0};
-    const size_t n = name(begin, tool->name, &b) + name(end, tool->name, &e);
-    ft_status status = b.failed || e.failed ? FT_NOMEM
-                       : n == 0             ? FT_UNSUPPORTED
-                                            : check_call(parser, &b, &e, tool->name);
+    ft_status status = FT_OK;
+    name(begin, tool->name, &b);
+    name(end, tool->name, &e);
     json_t *schema = tool->parameters ? json_loads(tool->parameters, 0, NULL)
                                       : json_pack("{s:s,s:{},s:b}", "type", "object", "properties",
                                                   "additionalProperties", 0);
-    if (status == FT_OK &&
+    if (b.failed || e.failed ||
         json_array_append_new(list, json_pack("{s:s,s:O,s:s}", "begin", ft_buf_str(&b), "schema",
                                               schema, "end", ft_buf_str(&e))) != 0)
         status = FT_NOMEM;
@@ -174,38 +196,86 @@ static ft_status add_tool(const ft_chat_tool *tool, const ft_buf *begin, const f
     return status;
 }
 
-static ft_status add_tools(const ft_chat *chat, const ft_buf *begin, const ft_buf *end,
-                           ft_common_parser *parser, ft_buf *out)
+static ft_status write_forms(const ft_chat *chat, const ft_buf *begin, const ft_buf *end,
+                             const ft_buf *mark, ft_buf *out)
 {
     const ft_chat_tool *tools = chat->choice_tool ? chat->choice_tool : chat->tools;
     const size_t n = chat->choice_tool ? 1 : chat->n_tools;
     json_t *list = json_array();
     ft_status status = list ? FT_OK : FT_NOMEM;
     for (size_t i = 0; status == FT_OK && i < n; i++)
-        status = add_tool(&tools[i], begin, end, parser, list);
-    char *text = status == FT_OK ? json_dumps(list, JSON_COMPACT) : NULL;
+        status = add_tool(&tools[i], begin, end, list);
+    json_t *root = status != FT_OK  ? NULL
+                   : mark->len == 0 ? json_pack("{s:O}", "calls", list)
+                                    : json_pack("{s:s,s:b,s:O}", "mark", ft_buf_str(mark), "many",
+                                                chat->parallel_calls, "calls", list);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (status == FT_OK)
         status = text ? ft_buf_append(out, text, strlen(text)) : FT_NOMEM;
     free(text);
+    json_decref(root);
     json_decref(list);
     return status;
+}
+
+/* Whether the parser reads calls of this form; tried with one tool, as names alone differ. */
+static ft_status check_form(const ft_chat *chat, const ft_buf *begin, const ft_buf *end,
+                            const ft_buf *mark, const ft_buf *behind_mark, ft_common_parser *parser)
+{
+    const char *tool = (chat->choice_tool ? chat->choice_tool : chat->tools)->name;
+    ft_buf call = {0}, another = {0};
+    size_t n = name(begin, tool, &call);
+    ft_buf_puts(&call, "{}");
+    n += name(end, tool, &call);
+    if (mark->len > 0 && chat->parallel_calls) {
+        ft_buf_puts(&another, ft_buf_str(mark));
+        name(behind_mark, tool, &another);
+        ft_buf_puts(&another, "{}");
+        name(end, tool, &another);
+    }
+    const ft_status status = call.failed || another.failed ? FT_NOMEM
+                             : n == 0                      ? FT_UNSUPPORTED
+                                      : check_calls(parser, &call, &another, tool);
+    ft_buf_deinit(&call);
+    ft_buf_deinit(&another);
+    return status;
+}
+
+/* begin and end of a call, and for a call that the model begins by itself its mark. */
+static ft_status find_form(const renderings *r, const ft_chat *chat, ft_buf *begin, ft_buf *end,
+                           ft_buf *mark, ft_buf *behind_mark)
+{
+    const char *arguments, *behind, *tag;
+    size_t n;
+    if (!find_arguments(ft_buf_str(&r->called), &arguments, &behind) ||
+        !add_begin(r, arguments, begin) || !add_end(r, behind, end))
+        return FT_UNSUPPORTED;
+    if (chat->choice == FT_CHAT_CHOICE_AUTO) {
+        if (!find_mark(r, begin, &tag, &n) || strstr(ft_buf_str(begin), ID) ||
+            strstr(ft_buf_str(end), ID))
+            return FT_UNSUPPORTED;
+        ft_buf_append(mark, tag, n);
+        ft_buf_puts(behind_mark, tag + n);
+    }
+    return begin->failed || end->failed || mark->failed || behind_mark->failed ? FT_NOMEM : FT_OK;
 }
 
 ft_status ft_template_calls(const ft_common *common, const ft_chat *chat, ft_common_parser *parser,
                             ft_error *err, ft_buf *out)
 {
     renderings r = {0};
-    ft_buf begin = {0}, end = {0};
-    const char *arguments, *behind;
+    ft_buf begin = {0}, end = {0}, mark = {0}, behind_mark = {0};
     ft_status status = render(common, chat, err, &r);
-    const bool rendered = status == FT_OK;
-    if (rendered && !(find_arguments(ft_buf_str(&r.called), &arguments, &behind) &&
-                      add_begin(&r, arguments, &begin) && add_end(&r, behind, &end)))
-        status = FT_UNSUPPORTED;
     if (status == FT_OK)
-        status = begin.failed || end.failed ? FT_NOMEM : add_tools(chat, &begin, &end, parser, out);
+        status = find_form(&r, chat, &begin, &end, &mark, &behind_mark);
+    if (status == FT_OK)
+        status = check_form(chat, &begin, &end, &mark, &behind_mark, parser);
+    if (status == FT_OK)
+        status = write_forms(chat, mark.len > 0 ? &behind_mark : &begin, &end, &mark, out);
     ft_buf_deinit(&begin);
     ft_buf_deinit(&end);
+    ft_buf_deinit(&mark);
+    ft_buf_deinit(&behind_mark);
     deinit(&r);
     if (status == FT_UNSUPPORTED)
         return ft_error_set(err, status,

@@ -11,9 +11,11 @@
 #include "base/chat.h"
 #include "template/common.h"
 
-/* Appends the data of FT_CONSTRAINT_CALL: a call of chat->choice_tool, or of any tool. The parser
- * must be able to read such a call. FT_UNSUPPORTED: the template does not write arguments as JSON,
- * or the parser reads something else. FT_INVALID: the template refuses; FT_NOMEM. */
+/* Appends the data of FT_CONSTRAINT_CALL. choice REQUIRED: a call of chat->choice_tool, or of any
+ * tool. AUTO: any text, and calls from the mark on that the template begins them with. The parser
+ * must be able to read such calls. FT_UNSUPPORTED: the template does not write arguments as JSON,
+ * or the parser reads something else; AUTO: calls begin with no mark, or have ids that the model
+ * chooses. FT_INVALID: the template refuses; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_template_calls(const ft_common *common, const ft_chat *chat,
                                            ft_common_parser *parser, ft_error *err, ft_buf *out);
 

@@ -237,6 +237,18 @@ static ft_status find_spelled(const ft_template *t, const ft_common_parser *pars
     return status;
 }
 
+/* A call that the model makes of its own accord need not be constrained. */
+static ft_status add_call(const ft_template *t, const ft_chat *chat, ft_common_parser *parser,
+                          ft_error *err, ft_buf *out)
+{
+    ft_error why;
+    if (chat->choice == FT_CHAT_CHOICE_REQUIRED)
+        return ft_template_calls(t->common, chat, parser, err, out);
+    const ft_status status = ft_template_calls(t->common, chat, parser, &why, out);
+    return status == FT_NOMEM ? ft_error_set(err, status, "out of memory for a conversation")
+                              : FT_OK;
+}
+
 /* With tools that the model may call: how it writes the calls, and what a required one is. */
 static ft_status add_reader(const ft_template *t, const ft_chat *chat, ft_error *err,
                             ft_template_prompt *out)
@@ -247,8 +259,8 @@ static ft_status add_reader(const ft_template *t, const ft_chat *chat, ft_error 
     ft_status status = ft_common_parser_create(t->common, chat, err, &parser);
     if (status != FT_OK)
         return status;
-    if (chat->choice == FT_CHAT_CHOICE_REQUIRED &&
-        (status = ft_template_calls(t->common, chat, parser, err, &out->call)) != FT_OK) {
+    status = add_call(t, chat, parser, err, &out->call);
+    if (status != FT_OK) {
         ft_common_parser_destroy(parser);
         return status;
     }

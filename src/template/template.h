@@ -37,7 +37,8 @@ typedef struct ft_template_prompt {
      * zeros. */
     ft_chat_reader reader;
     ft_tokens spelled; /* special tokens that the reader must see as text */
-    ft_buf call;       /* a call is required: the data of FT_CONSTRAINT_CALL; else empty */
+    ft_buf call; /* the data of FT_CONSTRAINT_CALL; empty: calls cannot be constrained, or none is
+                    wanted */
 } ft_template_prompt;
 void ft_template_prompt_deinit(ft_template_prompt *prompt);
 

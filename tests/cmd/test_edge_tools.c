@@ -92,6 +92,21 @@ static void needs_libraries(void)
         skip();
 }
 
+/* The arguments of a call, which fit its tool. The caller frees them. */
+static json_t *fitting(const json_t *function)
+{
+    const char *name = json_string_value(json_object_get(function, "name"));
+    json_t *arguments =
+        json_loads(json_string_value(json_object_get(function, "arguments")), 0, NULL);
+    const char *city = json_string_value(json_object_get(arguments, "city"));
+    const json_int_t days = json_integer_value(json_object_get(arguments, "days"));
+    const char *other = strcmp(name, "tides") == 0 ? "Nice" : "Paris";
+    assert_int_equal(json_object_size(arguments), 2);
+    assert_true(strcmp(city, "Oslo") == 0 || strcmp(city, other) == 0);
+    assert_in_range(days, 1, 9);
+    return arguments;
+}
+
 /* One call, of this tool if it is not NULL, with arguments that fit. Returns them with the tool's
  * name; the caller frees. */
 static char *required(const pair *p, const char *choice, const char *more, const char *tool)
@@ -114,16 +129,8 @@ static char *required(const pair *p, const char *choice, const char *more, const
     const char *name = json_string_value(json_object_get(function, "name"));
     if (tool)
         assert_string_equal(name, tool);
-    json_t *arguments =
-        json_loads(json_string_value(json_object_get(function, "arguments")), 0, NULL);
-    const char *city = json_string_value(json_object_get(arguments, "city"));
-    const json_int_t days = json_integer_value(json_object_get(arguments, "days"));
-    const char *other = strcmp(name, "tides") == 0 ? "Nice" : "Paris";
-    assert_int_equal(json_object_size(arguments), 2);
-    assert_true(strcmp(city, "Oslo") == 0 || strcmp(city, other) == 0);
-    assert_in_range(days, 1, 9);
+    json_decref(fitting(function));
     char *whole = json_dumps(function, JSON_COMPACT);
-    json_decref(arguments);
     json_decref(root);
     http_response_deinit(&r);
     return whole;
@@ -163,6 +170,39 @@ static void test_control_tokens(void **state)
     check_calls(TEMPLATE("[CALLS]", "[ARGS]", "{{ c.function.arguments | tojson }}", ""));
 }
 
+/* Calls that the model makes of its own accord: one that always wants to begin a call. */
+static void check_own_calls(const pair *p, const char *more, size_t least, size_t most)
+{
+    char text[256];
+    http_response r;
+    snprintf(text, sizeof text, ",\"temperature\":1,\"seed\":7,\"logit_bias\":{\"%d\":100}%s",
+             320 - 1, more); /* the first mark is the vocabulary's last token */
+    assert_int_equal(ask(p, text, &r), 200);
+    json_t *root = json_loads(r.body.data, 0, NULL);
+    json_t *first = json_array_get(json_object_get(root, "choices"), 0);
+    json_t *calls = json_object_get(json_object_get(first, "message"), "tool_calls");
+    const bool cut =
+        strcmp(json_string_value(json_object_get(first, "finish_reason")), "length") == 0;
+    const size_t n = json_array_size(calls);
+    if (n < least || n > most)
+        fail_msg("%s", r.body.data);
+    for (size_t i = 0; i + cut < n; i++)
+        json_decref(fitting(json_object_get(json_array_get(calls, i), "function")));
+    json_decref(root);
+    http_response_deinit(&r);
+}
+
+static void test_own_accord(void **state)
+{
+    (void)state;
+    needs_libraries();
+    pair p = start(TEMPLATE("[CALLS]", "[ARGS]", "{{ c.function.arguments | tojson }}", ""));
+    check_own_calls(&p, ",\"parallel_tool_calls\":false", 1, 1);
+    check_own_calls(&p, "", 2, 60);
+    check_own_calls(&p, ",\"no_speculation\":true", 2, 60);
+    end(&p);
+}
+
 /* A template whose calls have no JSON: the client learns it, and the next request goes on. */
 static void test_cannot(void **state)
 {
@@ -187,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_letters),
         cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_own_accord),
         cmocka_unit_test(test_cannot),
     };
     signal(SIGPIPE, SIG_IGN);

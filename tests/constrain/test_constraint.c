@@ -116,8 +116,9 @@ static void test_kinds(void **state)
     check(FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"string\",\"enum\":[\"x\",\"y\"]}", "\"y\"",
           "\"z\"");
     static const char calls[] =
-        "[{\"begin\":\"<f>\\n\\\"\",\"schema\":{\"type\":\"integer\"},\"end\":\"\\\\</f>\"},"
-        "{\"begin\":\"g\",\"schema\":{\"type\":\"boolean\"},\"end\":\"\"}]";
+        "{\"calls\":["
+        "{\"begin\":\"<f>\\n\\\"\",\"schema\":{\"type\":\"integer\"},\"end\":\"\\\\</f>\"},"
+        "{\"begin\":\"g\",\"schema\":{\"type\":\"boolean\"},\"end\":\"\"}]}";
     check(FT_CONSTRAINT_CALL, calls, "<f>\n\"7\\</f>", "<f>\n\"true\\</f>");
     check(FT_CONSTRAINT_CALL, calls, "gtrue", "g7");
     check(FT_CONSTRAINT_JSON_SCHEMA,
@@ -131,9 +132,10 @@ static void test_marks(void **state)
 {
     static const int32_t token[] = {'x', MARK, 'c', LONG_MARK, '7', MARK};
     needs_xgrammar();
-    ft_matcher *m = matcher_of(FT_CONSTRAINT_CALL,
-                               "[{\"begin\":\"x<|a|>c<|a|>b\",\"schema\":{\"type\":\"integer\"},"
-                               "\"end\":\"<|a|><|end|>\"}]");
+    ft_matcher *m =
+        matcher_of(FT_CONSTRAINT_CALL,
+                   "{\"calls\":[{\"begin\":\"x<|a|>c<|a|>b\",\"schema\":{\"type\":\"integer\"},"
+                   "\"end\":\"<|a|><|end|>\"}]}");
     assert_true(ft_matcher_follow(m, token, 6, NULL, 0));
     assert_true(ft_matcher_allows(m, '<'));
     assert_false(ft_matcher_allows(m, END));
@@ -148,6 +150,60 @@ static void test_marks(void **state)
     for (int32_t t = 0; t < VOCAB; t++)
         assert_int_equal(allowed[t / 32] >> (t % 32) & 1, t == LONG_MARK);
     ft_matcher_destroy(m);
+}
+
+/* Any text, and calls behind marks: a string, or a token. */
+#define CALLS(more, schema) \
+    "{\"calls\":[{\"begin\":\"(\",\"schema\":" schema ",\"end\":\")\"}]" more "}"
+
+static void test_behind_marks(void **state)
+{
+    static const char many[] = CALLS(",\"many\":true,\"mark\":\"<f>\"", "{\"type\":\"integer\"}");
+    static const char once[] = CALLS(",\"mark\":\"<f>\"", "{\"type\":\"integer\"}");
+    static const char token[] =
+        CALLS(",\"many\":true,\"mark\":\"<|a|>\"", "{\"type\":\"integer\"}");
+    static const int32_t marked[] = {'7', SPECIAL - 1, MARK, '(', '1', ')', 'x', MARK};
+    needs_xgrammar();
+    check(FT_CONSTRAINT_CALL, many, "say {\"a\": 1} <f", "say <f>{");
+    check(FT_CONSTRAINT_CALL, many, "\xe2\x82\xac<f>(1), <f>(-2) and <g>", "<f>(1) <f>(x)");
+    check(FT_CONSTRAINT_CALL, many, "", "<f>(1");
+    check(FT_CONSTRAINT_CALL, once, "so: <f>(1)", "so: <f>(1)x");
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_CALL, token);
+    assert_true(ft_matcher_follow(m, marked, 1, NULL, 0));
+    assert_true(ft_matcher_allows(m, END));
+    assert_true(ft_matcher_follow(m, marked, 1, marked + 2, 6));
+    assert_true(ft_matcher_allows(m, '('));
+    assert_false(ft_matcher_allows(m, 'x'));
+    assert_false(ft_matcher_allows(m, END));
+    ft_matcher_destroy(m);
+}
+
+static void test_loosen(void **state)
+{
+    static char large[2 * FT_CONSTRAINT_MAX_BYTES];
+    const char *bad = CALLS(",\"many\":true,\"mark\":\"<f>\"", "{\"not\":{}}");
+    ft_constraint c = of(FT_CONSTRAINT_CALL, bad);
+    ft_buf out = {0};
+    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
+    assert_string_equal(ft_buf_str(&out),
+                        CALLS(",\"many\":true,\"mark\":\"<f>\"", "{\"type\":\"object\"}"));
+    ft_buf_clear(&out);
+    const char *good = CALLS("", "{\"type\":\"integer\"}");
+    c = of(FT_CONSTRAINT_CALL, good);
+    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
+    assert_string_equal(ft_buf_str(&out), good);
+    ft_buf_clear(&out);
+    static const char head[] = "{\"calls\":[{\"begin\":\"(\",\"schema\":{\"title\":\"";
+    static const char tail[] = "\"},\"end\":\")\"}]}";
+    memset(large, 'a', sizeof large);
+    memcpy(large, head, sizeof head - 1);
+    memcpy(large + sizeof large - sizeof tail, tail, sizeof tail);
+    c = of(FT_CONSTRAINT_CALL, large);
+    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
+    assert_string_equal(ft_buf_str(&out), CALLS("", "{\"type\":\"object\"}"));
+    ft_buf_deinit(&out);
+    c = of(FT_CONSTRAINT_CALL, "[]");
+    assert_int_equal(ft_constraint_loosen(&c, &out), FT_INVALID);
 }
 
 /* From wherever it stands, to any text. */
@@ -229,11 +285,12 @@ static void test_refused(void **state)
         {FT_CONSTRAINT_REGEX, "a{2", "constraint:"},
         {FT_CONSTRAINT_CALL, "[", "no JSON"},
         {FT_CONSTRAINT_CALL, "[]", "no list"},
-        {FT_CONSTRAINT_CALL, "{\"begin\":\"\"}", "no list"},
-        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{},\"end\":1}]", "call 0"},
-        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{\"not\":{}},\"end\":\"\"}]", "'not'"},
-        {FT_CONSTRAINT_CALL, "[{\"begin\":\"\",\"schema\":{\"type\":1},\"end\":\"\"}]",
-         "constraint:"},
+        {FT_CONSTRAINT_CALL, "{\"calls\":[]}", "no list"},
+        {FT_CONSTRAINT_CALL, CALLS(",\"mark\":\"\"", "{}"), "the mark"},
+        {FT_CONSTRAINT_CALL, CALLS(",\"mark\":\"<|a|>-\"", "{}"), "control token"},
+        {FT_CONSTRAINT_CALL, "{\"calls\":[{\"begin\":\"\",\"schema\":{},\"end\":1}]}", "call 0"},
+        {FT_CONSTRAINT_CALL, CALLS("", "{\"not\":{}}"), "'not'"},
+        {FT_CONSTRAINT_CALL, CALLS("", "{\"type\":1}"), "constraint:"},
         {FT_CONSTRAINT_GRAMMAR, "root ::= other", "other"},
         {FT_CONSTRAINT_GRAMMAR, "a ::= \"x\"", "root"},
         {FT_CONSTRAINT_JSON_SCHEMA, "{", "no JSON"},
@@ -318,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_behind_marks), cmocka_unit_test(test_loosen),
         cmocka_unit_test(test_follow),       cmocka_unit_test(test_mask),
         cmocka_unit_test(test_nothing_fits), cmocka_unit_test(test_work),
         cmocka_unit_test(test_long),         cmocka_unit_test(test_refused),

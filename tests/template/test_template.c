@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "base/file.h"
 #include "support/tiny_gguf.h"
@@ -420,61 +421,114 @@ static void test_families(void **state)
 }
 
 /* The form of a call that a template's own rendering gives. */
-static void test_required(void **state)
+#define ENTRY(begin, end) \
+    "\"calls\":[{\"begin\":\"" begin "\",\"schema\":{\"type\":\"object\"},\"end\":\"" end "\"}]}"
+#define CALL(begin, end)        "{" ENTRY(begin, end)
+#define MARKED(mark, rest, end) "{\"mark\":\"" mark "\",\"many\":true," ENTRY(rest, end)
+#define HERMES                  "\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": "
+#define HERMES_END              "}\\n</tool_call>"
+#define HERMES_MARKED           MARKED("<tool_call>", HERMES, HERMES_END)
+#define KIMI                    "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+#define KIMI_END                "<|tool_call_end|><|tool_calls_section_end|>"
+
+static const struct form {
+    const char *file, *required, *of_its_own; /* NULL: it cannot be required; not constrained */
+} forms[] = {
+    {"Qwen-Qwen2.5-7B-Instruct", CALL("<tool_call>" HERMES, HERMES_END), HERMES_MARKED},
+    {"Qwen-Qwen3-0.6B", CALL("<think>\\n\\n</think>\\n\\n<tool_call>" HERMES, HERMES_END),
+     HERMES_MARKED},
+    {"Qwen-QwQ-32B", CALL("\\n</think>\\n\\n<tool_call>" HERMES, HERMES_END), HERMES_MARKED},
+    {"meta-llama-Llama-3.1-8B-Instruct",
+     CALL("{\\\"name\\\": \\\"f\\\", \\\"parameters\\\": ", "}"), NULL}, /* it has no mark */
+    {"unsloth-mistral-Devstral-Small-2507", CALL("[TOOL_CALLS]f[ARGS]", ""),
+     MARKED("[TOOL_CALLS]", "f[ARGS]", "")},
+    {"mistralai-Mistral-Nemo-Instruct-2407", /* the model chooses ids */
+     CALL("[TOOL_CALLS][{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": ",
+          ", \\\"id\\\": \\\"ftcall000\\\"}]"),
+     NULL},
+    {"Kimi-K2-Instruct", CALL("<|tool_calls_section_begin|>" KIMI, KIMI_END), NULL}, /* as well */
+    {"Qwen3-Coder", NULL, NULL}, /* arguments between tags */
+};
+
+static void assert_form(const ft_template *t, const ft_chat *chat, const struct form *form)
 {
-#define CALL(begin, end) \
-    "{\"begin\":\"" begin "\",\"schema\":{\"type\":\"object\"},\"end\":\"" end "\"}"
-#define HERMES     "<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": "
-#define HERMES_END "}\\n</tool_call>"
-    static const struct {
-        const char *file, *expected; /* NULL: a call cannot be required */
-    } cases[] = {
-        {"Qwen-Qwen2.5-7B-Instruct", "[" CALL(HERMES, HERMES_END) "]"},
-        {"Qwen-Qwen3-0.6B", "[" CALL("<think>\\n\\n</think>\\n\\n" HERMES, HERMES_END) "]"},
-        {"Qwen-QwQ-32B", "[" CALL("\\n</think>\\n\\n" HERMES, HERMES_END) "]"},
-        {"meta-llama-Llama-3.1-8B-Instruct",
-         "[" CALL("{\\\"name\\\": \\\"f\\\", \\\"parameters\\\": ", "}") "]"},
-        {"unsloth-mistral-Devstral-Small-2507", "[" CALL("[TOOL_CALLS]f[ARGS]", "") "]"},
-        {"Qwen3-Coder", NULL}, /* arguments between tags */
-    };
+    const bool required = chat->choice == FT_CHAT_CHOICE_REQUIRED;
+    const char *expected = required ? form->required : form->of_its_own;
+    ft_template_prompt p;
+    ft_error err = {0};
+    const ft_status status = apply(t, chat, &err, &p);
+    if (required && !expected) {
+        assert_int_equal(status, FT_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "tool_choice"));
+        return;
+    }
+    if (status != FT_OK)
+        fail_msg("%s: %s", form->file, err.message);
+    if (strcmp(ft_buf_str(&p.call), expected ? expected : "") != 0)
+        fail_msg("%s: %s", form->file, ft_buf_str(&p.call));
+    ft_template_prompt_deinit(&p);
+}
+
+static void test_forms_of_calls(void **state)
+{
     const ft_chat_message talk = {.role = "user", .content = "x"};
     const ft_chat_tool tools[] = {{.name = "f", .parameters = "{\"type\":\"object\"}"},
                                   {.name = "g"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char path[4096], *source;
         size_t bytes;
         ft_error err = {0};
-        ft_template_prompt p;
-        snprintf(path, sizeof path, "%s/%s.jinja", FT_TEMPLATES, cases[i].file);
+        snprintf(path, sizeof path, "%s/%s.jinja", FT_TEMPLATES, forms[i].file);
         if (ft_file_read(path, 1 << 20, &err, &source, &bytes) != FT_OK)
             skip(); /* a system's llama.cpp has none */
         ft_template *t = make(*state, source);
         ft_chat chat = {.messages = &talk,
                         .n_messages = 1,
                         .tools = tools,
-                        .n_tools = 2,
-                        .choice = FT_CHAT_CHOICE_REQUIRED,
-                        .choice_tool = &tools[0],
+                        .n_tools = 1,
+                        .parallel_calls = true,
                         .reasoning_apart = true};
-        const ft_status status = apply(t, &chat, &err, &p);
-        if (!cases[i].expected) {
-            assert_int_equal(status, FT_UNSUPPORTED);
-            assert_non_null(strstr(err.message, "tool_choice"));
-        } else {
-            if (status != FT_OK)
-                fail_msg("%s: %s", cases[i].file, err.message);
-            assert_string_equal(ft_buf_str(&p.call), cases[i].expected);
-            ft_template_prompt_deinit(&p);
-            chat.choice_tool = NULL;
-            assert_int_equal(apply(t, &chat, &err, &p), FT_OK);
-            assert_non_null(strstr(ft_buf_str(&p.call), "\"additionalProperties\":false"));
-            assert_memory_equal(ft_buf_str(&p.call), cases[i].expected,
-                                strlen(cases[i].expected) - 1);
-            ft_template_prompt_deinit(&p);
-        }
+        assert_form(t, &chat, &forms[i]);
+        chat.n_tools = 2;
+        chat.choice = FT_CHAT_CHOICE_REQUIRED;
+        chat.choice_tool = &tools[0];
+        assert_form(t, &chat, &forms[i]);
         ft_template_destroy(t);
         free(source);
     }
+}
+
+/* Any of the tools; one without parameters takes none. */
+static void test_any_tool(void **state)
+{
+    char *source;
+    size_t bytes;
+    const ft_chat_message talk = {.role = "user", .content = "x"};
+    const ft_chat_tool tools[] = {{.name = "f", .parameters = "{\"type\":\"object\"}"},
+                                  {.name = "g"}};
+    const ft_chat chat = {.messages = &talk,
+                          .n_messages = 1,
+                          .tools = tools,
+                          .n_tools = 2,
+                          .choice = FT_CHAT_CHOICE_REQUIRED};
+    ft_template_prompt p;
+    ft_error err = {0};
+    if (ft_file_read(FT_TEMPLATES "/Qwen-Qwen2.5-7B-Instruct.jinja", 1 << 20, &err, &source,
+                     &bytes) != FT_OK)
+        skip(); /* a system's llama.cpp has none */
+    ft_template *t = make(*state, source);
+    free(source);
+    if (apply(t, &chat, &err, &p) != FT_OK)
+        fail_msg("%s", err.message);
+    json_t *root = json_loads(ft_buf_str(&p.call), 0, NULL);
+    json_t *calls = json_object_get(root, "calls"), *second = json_array_get(calls, 1);
+    assert_int_equal(json_array_size(calls), 2);
+    assert_non_null(strstr(json_string_value(json_object_get(second, "begin")), "\"name\": \"g\""));
+    assert_true(
+        json_is_false(json_object_get(json_object_get(second, "schema"), "additionalProperties")));
+    json_decref(root);
+    ft_template_prompt_deinit(&p);
+    ft_template_destroy(t);
 }
 
 /* Names between the template's own brackets, and texts that stand side by side. */
@@ -623,10 +677,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_build),
 #ifdef FT_HAVE_COMMON
-        cmocka_unit_test(test_broken),    cmocka_unit_test(test_program),
-        cmocka_unit_test(test_families),  cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_json),      cmocka_unit_test(test_reader),
-        cmocka_unit_test(test_required),
+        cmocka_unit_test(test_broken),         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_families),       cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_json),           cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_forms_of_calls), cmocka_unit_test(test_any_tool),
 #else
         cmocka_unit_test(test_table),
 #endif
