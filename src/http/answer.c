@@ -396,12 +396,41 @@ static ft_status add_part(ft_http_answer *a, const ft_chat_part *part, ft_buf *o
     return status;
 }
 
+/* The same for an API with items. */
+static ft_status add_item_part(ft_http_answer *a, const ft_chat_part *part, ft_buf *out)
+{
+    const bool thought = part->kind == FT_CHAT_PART_REASONING;
+    if (thought || part->kind == FT_CHAT_PART_CONTENT)
+        return ft_buf_append(thought ? &a->thought : &a->said, part->text, part->n);
+    if (part->kind != FT_CHAT_PART_CALL)
+        return ft_http_items_arguments(&a->items, part->text, part->n, out);
+    ft_buf id = {0};
+    ft_status status = ft_http_items_push(&a->items, &a->thought, &a->said, out);
+    if (status == FT_OK)
+        status = ft_http_calls_id(part, &id);
+    if (status == FT_OK)
+        status = ft_http_items_call(&a->items, ft_buf_str(&id), part->text, part->n, out);
+    ft_buf_deinit(&id);
+    return status;
+}
+
+/* Reads more of a text that may have calls, for an API with items. */
+static ft_status read_items(ft_http_answer *a, const ft_chat_part *parts, size_t n, ft_buf *out)
+{
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = add_item_part(a, &parts[i], out);
+    return status == FT_OK ? ft_http_items_push(&a->items, &a->thought, &a->said, out) : status;
+}
+
 /* Reads more of a text that may have calls. */
 static ft_status read_more(ft_http_answer *a, const char *text, size_t n, bool last, ft_buf *out)
 {
     const ft_chat_part *parts;
     size_t n_parts;
     ft_status status = a->reader.read(a->reader.ctx, text, n, last, &parts, &n_parts);
+    if (status == FT_OK && a->parsed->dialect)
+        return read_items(a, parts, n_parts, out);
     if (status == FT_OK && n_parts > 0 && a->parsed->stream)
         status = begin_stream(a, out);
     for (size_t i = 0; status == FT_OK && i < n_parts; i++)
@@ -415,8 +444,12 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                              const ft_gen_token *tokens, size_t n_tokens, ft_buf *out)
 {
     ft_status status = add_tokens(a, tokens, n_tokens);
-    if (a->reader.read)
-        return status == FT_OK ? read_more(a, text, n, false, out) : status;
+    if (a->reader.read) {
+        status = status == FT_OK ? read_more(a, text, n, false, out) : status;
+        if (a->parsed->dialect && a->items.open == FT_HTTP_ITEM_THOUGHT)
+            a->items.thought_tok += (uint32_t)n_tokens;
+        return status;
+    }
     if (status == FT_OK)
         status = part(a, text, n);
     if (ft_http_think_inside(&a->think))

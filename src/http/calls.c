@@ -33,21 +33,28 @@ static ft_status close_last(ft_http_calls *c)
                : FT_NOMEM;
 }
 
-static ft_status begin(ft_http_calls *c, const ft_chat_part *part, json_t **delta)
+ft_status ft_http_calls_id(const ft_chat_part *part, ft_buf *out)
 {
     unsigned char random[12];
-    char id[sizeof "call_" + 2 * sizeof random] = "call_";
-    ft_status status = close_last(c);
-    if (status == FT_OK)
-        status = ft_random_bytes(random, sizeof random);
+    char hex[2 * sizeof random + 1];
+    if (part->id)
+        return ft_buf_puts(out, part->id);
+    const ft_status status = ft_random_bytes(random, sizeof random);
     if (status != FT_OK)
         return status;
-    ft_hex(random, sizeof random, id + sizeof "call_" - 1);
+    ft_hex(random, sizeof random, hex);
+    ft_buf_puts(out, "call_");
+    return ft_buf_puts(out, hex);
+}
+
+static ft_status add_call(ft_http_calls *c, const ft_chat_part *part, const char *id,
+                          json_t **delta)
+{
     if (!c->list)
         c->list = json_array();
     json_t *name = ft_http_json_text(part->text, part->n);
-    json_t *call = json_pack("{s:s,s:s,s:{s:o,s:s}}", "id", part->id ? part->id : id, "type",
-                             "function", "function", "name", name, "arguments", "");
+    json_t *call = json_pack("{s:s,s:s,s:{s:o,s:s}}", "id", id, "type", "function", "function",
+                             "name", name, "arguments", "");
     json_t *said = json_deep_copy(call);
     if (json_array_append_new(c->list, call) != 0 ||
         json_object_set_new(said, "index", json_integer((json_int_t)part->call)) != 0) {
@@ -56,6 +63,18 @@ static ft_status begin(ft_http_calls *c, const ft_chat_part *part, json_t **delt
     }
     *delta = json_pack("[o]", said);
     return *delta ? FT_OK : FT_NOMEM;
+}
+
+static ft_status begin(ft_http_calls *c, const ft_chat_part *part, json_t **delta)
+{
+    ft_buf id = {0};
+    ft_status status = close_last(c);
+    if (status == FT_OK)
+        status = ft_http_calls_id(part, &id);
+    if (status == FT_OK)
+        status = add_call(c, part, ft_buf_str(&id), delta);
+    ft_buf_deinit(&id);
+    return status;
 }
 
 ft_status ft_http_calls_add(ft_http_calls *c, const ft_chat_part *part, json_t **delta)

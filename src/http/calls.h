@@ -18,6 +18,8 @@ typedef struct ft_http_calls {
 
 /* Leaves it all zeros. */
 void ft_http_calls_deinit(ft_http_calls *c);
+/* The id of a call that begins: the model's, or else a random one. */
+FT_WARN_UNUSED ft_status ft_http_calls_id(const ft_chat_part *part, ft_buf *out);
 /* Calls that have begun. */
 size_t ft_http_calls_n(const ft_http_calls *c);
 /* Adds a part of a call. *delta: what a stream says of it, `tool_calls` of a delta. FT_NOMEM. */

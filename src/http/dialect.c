@@ -76,6 +76,42 @@ ft_status ft_http_translate_message(ft_http_translation *t, const char *role, js
     return json_array_append_new(t->messages, message) == 0 ? FT_OK : ft_http_translate_nomem(t);
 }
 
+ft_status ft_http_translate_call(ft_http_translation *t, json_t *id, json_t *name,
+                                 json_t *take_arguments)
+{
+    const size_t n = json_array_size(t->messages);
+    json_t *last = n > 0 ? json_array_get(t->messages, n - 1) : NULL;
+    json_t *call = json_pack("{s:O,s:s,s:{s:O,s:o}}", "id", id, "type", "function", "function",
+                             "name", name, "arguments", take_arguments);
+    int failed = 0;
+    if (!last || strcmp(json_string_value(json_object_get(last, "role")), "assistant") != 0) {
+        last = json_pack("{s:s,s:n}", "role", "assistant", "content");
+        failed |= json_array_append_new(t->messages, last);
+    }
+    if (!failed && !json_object_get(last, "tool_calls"))
+        failed |= json_object_set_new(last, "tool_calls", json_array());
+    failed |= json_array_append_new(failed ? NULL : json_object_get(last, "tool_calls"), call);
+    return failed ? ft_http_translate_nomem(t) : FT_OK;
+}
+
+ft_status ft_http_translate_result(ft_http_translation *t, json_t *call_id, json_t *take_parts)
+{
+    json_t *message =
+        json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", call_id, "content", take_parts);
+    return json_array_append_new(t->messages, message) == 0 ? FT_OK : ft_http_translate_nomem(t);
+}
+
+ft_status ft_http_translate_tool(ft_http_translation *t, json_t *tool, const char *schema,
+                                 json_t *tools)
+{
+    json_t *function =
+        json_pack("{s:O*,s:O*,s:O*,s:O*}", "name", json_object_get(tool, "name"), "description",
+                  json_object_get(tool, "description"), "parameters", json_object_get(tool, schema),
+                  "strict", json_object_get(tool, "strict"));
+    json_t *item = json_pack("{s:s,s:o}", "type", "function", "function", function);
+    return json_array_append_new(tools, item) == 0 ? FT_OK : ft_http_translate_nomem(t);
+}
+
 /* The chat's parser wants a text, or parts: no empty list. */
 static ft_status fill_empty(ft_http_translation *t)
 {
@@ -100,17 +136,20 @@ static const ft_http_renamed *find(const ft_http_renamed *renamed, const char *t
     return NULL;
 }
 
+#define IN_TOOL "].function."
+
 void ft_http_dialect_rename(const ft_http_dialect *dialect, char *text, size_t size)
 {
     ft_buf out = {0};
     for (const char *at = text; *at;) {
         const bool begins = at == text || at[-1] == '\'';
         const ft_http_renamed *field = begins ? find(dialect->renamed, at) : NULL;
+        const bool tool = strncmp(at, IN_TOOL, sizeof IN_TOOL - 1) == 0; /* others are flat */
         if (field)
             ft_buf_puts(&out, field->own);
         else
-            ft_buf_append(&out, at, 1);
-        at += field ? strlen(field->chat) : 1;
+            ft_buf_append(&out, at, tool ? 2 : 1);
+        at += field ? strlen(field->chat) : tool ? sizeof IN_TOOL - 1 : 1;
     }
     if (!out.failed) /* else a client reads the chat's names */
         snprintf(text, size, "%s", ft_buf_str(&out));

@@ -65,6 +65,16 @@ FT_WARN_UNUSED ft_status ft_http_translate_part(ft_http_translation *t, json_t *
 /* Adds a message. Takes parts. join: one whose role is that of the last is added to that. */
 FT_WARN_UNUSED ft_status ft_http_translate_message(ft_http_translation *t, const char *role,
                                                    json_t *take_parts, bool join);
+/* Adds a call of a tool to the last message, if that is the assistant's, or else to a new one.
+ * arguments: JSON. */
+FT_WARN_UNUSED ft_status ft_http_translate_call(ft_http_translation *t, json_t *id, json_t *name,
+                                                json_t *take_arguments);
+/* Adds the result of a call. Takes parts. */
+FT_WARN_UNUSED ft_status ft_http_translate_result(ft_http_translation *t, json_t *call_id,
+                                                  json_t *take_parts);
+/* Adds a tool of the chat: `members` of tool, and its schema as `parameters`. */
+FT_WARN_UNUSED ft_status ft_http_translate_tool(ft_http_translation *t, json_t *tool,
+                                                const char *schema, json_t *tools);
 /* Sets a field of the chat. Takes value. */
 FT_WARN_UNUSED ft_status ft_http_translate_set(ft_http_translation *t, const char *name,
                                                json_t *take_value);

@@ -22,6 +22,8 @@ ft_status ft_http_items_init(ft_http_items *items, const ft_http_parsed *parsed,
 void ft_http_items_deinit(ft_http_items *items)
 {
     ft_buf_deinit(&items->text);
+    ft_buf_deinit(&items->name);
+    ft_buf_deinit(&items->call_id);
     json_decref(items->done);
     *items = (ft_http_items){0};
 }
@@ -68,37 +70,65 @@ static void close_item(ft_http_items *items, bool cut, ft_buf *out)
     items->open = FT_HTTP_ITEM_NONE;
 }
 
+/* Closes the one that is open. */
 static void open_item(ft_http_items *items, ft_http_item kind, ft_buf *out)
 {
     begin(items, out);
-    if (items->open == kind)
-        return;
     close_item(items, false, out);
     items->open = kind;
     if (items->parsed->stream)
         items->shape->open(items, out);
 }
 
-static void add(ft_http_items *items, ft_http_item kind, ft_buf *piece, ft_buf *out)
+static void add(ft_http_items *items, const char *piece, size_t n, ft_buf *out)
+{
+    out->failed |= ft_buf_append(&items->text, piece, n) != FT_OK;
+    if (!items->parsed->stream)
+        return;
+    json_t *text = ft_http_json_text(piece, n);
+    out->failed |= !text;
+    if (text)
+        items->shape->add(items, text, out);
+}
+
+static void say(ft_http_items *items, ft_http_item kind, ft_buf *piece, ft_buf *out)
 {
     if (piece->len == 0)
         return;
-    open_item(items, kind, out);
-    out->failed |= ft_buf_append(&items->text, piece->data, piece->len) != FT_OK;
-    if (items->parsed->stream) {
-        json_t *text = ft_http_json_text(piece->data, piece->len);
-        out->failed |= !text;
-        if (text)
-            items->shape->add(items, text, out);
-    }
+    if (items->open != kind)
+        open_item(items, kind, out);
+    add(items, piece->data, piece->len, out);
     ft_buf_clear(piece);
 }
 
 ft_status ft_http_items_push(ft_http_items *items, ft_buf *thought, ft_buf *said, ft_buf *out)
 {
     const size_t before = out->len;
-    add(items, FT_HTTP_ITEM_THOUGHT, thought, out);
-    add(items, FT_HTTP_ITEM_TEXT, said, out);
+    say(items, FT_HTTP_ITEM_THOUGHT, thought, out);
+    say(items, FT_HTTP_ITEM_TEXT, said, out);
+    return checked(before, out);
+}
+
+ft_status ft_http_items_call(ft_http_items *items, const char *id, const char *name, size_t n_name,
+                             ft_buf *out)
+{
+    const size_t before = out->len;
+    begin(items, out);
+    close_item(items, false, out);
+    ft_buf_clear(&items->name);
+    ft_buf_clear(&items->call_id);
+    out->failed |= ft_buf_append(&items->name, name, n_name) != FT_OK;
+    out->failed |= ft_buf_puts(&items->call_id, id) != FT_OK;
+    items->n_calls++;
+    open_item(items, FT_HTTP_ITEM_CALL, out);
+    return checked(before, out);
+}
+
+ft_status ft_http_items_arguments(ft_http_items *items, const char *text, size_t n, ft_buf *out)
+{
+    const size_t before = out->len;
+    if (n > 0)
+        add(items, text, n, out);
     return checked(before, out);
 }
 

@@ -37,7 +37,6 @@ static const ft_http_restricted restricted[] = {
     {"stream_options", NULL_, "null"},
     {"container", NULL_, "null"},
     {"mcp_servers", "[[]]", "an empty list"},
-    {"tools", "[[]]", "an empty list"},
     {"speed", "[\"standard\"]", "\"standard\""},
     {"n", "[1]", "1"},
     {"logprobs", "[false]", "false"},
@@ -77,27 +76,82 @@ static ft_status unsupported(ft_http_translation *t, const char *name, const cha
 
 static const char *const text_types[] = {"text", NULL};
 
-static ft_status add_block(ft_http_translation *t, json_t *content, size_t i, const char *path,
-                           json_t *parts)
+/* The content of a message. */
+typedef struct blocks {
+    const char *role, *path;
+    json_t *list;   /* borrowed */
+    json_t *parts;  /* text: owned */
+    size_t n_tools; /* calls, or results */
+} blocks;
+
+/* The call of a tool, which is behind the message's text. */
+static ft_status add_call(ft_http_translation *t, json_t *block, const char *path)
 {
-    json_t *type = json_object_get(json_array_get(content, i), "type");
-    if (is(type, "thinking") || is(type, "redacted_thinking"))
-        return FT_OK;
-    return ft_http_translate_part(t, content, i, path, text_types, parts);
+    json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
+           *input = json_object_get(block, "input");
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
+        return wrong(t, path, "a tool_use with 'id', 'name' and 'input', an object");
+    char *text = json_dumps(input, JSON_COMPACT);
+    json_t *arguments = text ? json_string_nocheck(text) : NULL;
+    free(text);
+    return ft_http_translate_call(t, id, name, arguments);
+}
+
+/* The result of a tool, which is before the message's text. Whether the call failed, its text
+ * says. */
+static ft_status add_result(ft_http_translation *t, json_t *block, const char *path)
+{
+    json_t *id = json_object_get(block, "tool_use_id"), *content = field(block, "content"), *parts;
+    if (!json_is_string(id))
+        return wrong(t, path, "a tool_result with 'tool_use_id'");
+    parts = json_array();
+    ft_status status = parts ? FT_OK : ft_http_translate_nomem(t);
+    if (status == FT_OK && content)
+        status = ft_http_translate_text(t, content, path, text_types, parts);
+    if (status == FT_OK)
+        return ft_http_translate_result(t, id, parts);
+    json_decref(parts);
+    return status;
+}
+
+/* Adds all blocks of one kind: texts, which make one message, or calls or results. */
+static ft_status add_blocks(ft_http_translation *t, blocks *b, bool tools)
+{
+    const bool assistant = strcmp(b->role, "assistant") == 0;
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < json_array_size(b->list); i++) {
+        json_t *block = json_array_get(b->list, i), *type = json_object_get(block, "type");
+        char path[64];
+        snprintf(path, sizeof path, "%s[%zu]", b->path, i);
+        const bool call = assistant && is(type, "tool_use"),
+                   result = strcmp(b->role, "user") == 0 && is(type, "tool_result"),
+                   thought = is(type, "thinking") || is(type, "redacted_thinking");
+        b->n_tools += !tools && (call || result);
+        if (tools && (call || result))
+            status = call ? add_call(t, block, path) : add_result(t, block, path);
+        else if (!tools && !call && !result && !thought)
+            status = ft_http_translate_part(t, b->list, i, b->path, text_types, b->parts);
+    }
+    return status;
 }
 
 static ft_status add_content(ft_http_translation *t, const char *role, json_t *content,
                              const char *path)
 {
-    json_t *parts = json_array();
-    ft_status status = parts ? FT_OK : ft_http_translate_nomem(t);
+    blocks b = {.role = role, .path = path, .list = content, .parts = json_array()};
+    const bool assistant = strcmp(role, "assistant") == 0;
+    ft_status status = b.parts ? FT_OK : ft_http_translate_nomem(t);
     if (status == FT_OK && !json_is_array(content))
-        status = ft_http_translate_text(t, content, path, text_types, parts);
-    for (size_t i = 0; status == FT_OK && i < json_array_size(content); i++)
-        status = add_block(t, content, i, path, parts);
-    if (status == FT_OK)
-        return ft_http_translate_message(t, role, parts, true);
-    json_decref(parts);
+        status = ft_http_translate_text(t, content, path, text_types, b.parts);
+    else if (status == FT_OK)
+        status = add_blocks(t, &b, false);
+    if (status == FT_OK && !assistant)
+        status = add_blocks(t, &b, true);
+    if (status == FT_OK && (b.n_tools == 0 || json_array_size(b.parts) > 0))
+        status = ft_http_translate_message(t, role, json_incref(b.parts), true);
+    if (status == FT_OK && assistant)
+        status = add_blocks(t, &b, true);
+    json_decref(b.parts);
     return status;
 }
 
@@ -199,13 +253,51 @@ static ft_status read_output_config(ft_http_translation *t)
     return status;
 }
 
-/* {"type": "auto"} of no tools says nothing. */
-static ft_status check_tool_choice(ft_http_translation *t)
+/* Tools of other types run at Anthropic, or are known to its models alone. */
+static ft_status read_tools(ft_http_translation *t)
 {
-    json_t *choice = field(t->root, "tool_choice"), *type = json_object_get(choice, "type");
-    if (!choice || is(type, "auto") || is(type, "none"))
+    json_t *tools = field(t->root, "tools"), *ours;
+    ft_status status = FT_OK;
+    if (tools && !json_is_array(tools))
+        return wrong(t, "tools", "a list");
+    ours = json_array();
+    for (size_t i = 0; status == FT_OK && i < json_array_size(tools); i++) {
+        json_t *tool = json_array_get(tools, i), *type = field(tool, "type");
+        char path[40];
+        snprintf(path, sizeof path, "tools[%zu].type", i);
+        if (type && !is(type, "custom"))
+            status = unsupported(t, path, "only tools of type 'custom' are known");
+        else
+            status = ft_http_translate_tool(t, tool, "input_schema", ours);
+    }
+    if (status == FT_OK)
+        return ft_http_translate_set(t, "tools", ours);
+    json_decref(ours);
+    return status;
+}
+
+static ft_status read_tool_choice(ft_http_translation *t)
+{
+    static const char *const words[][2] = {{"auto", "auto"}, {"none", "none"}, {"any", "required"}};
+    json_t *choice = field(t->root, "tool_choice"), *type = json_object_get(choice, "type"),
+           *name = json_object_get(choice, "name"), *chosen = NULL;
+    ft_status status = FT_OK;
+    if (!choice)
         return FT_OK;
-    return unsupported(t, "tool_choice", "leave it out (only 'auto' and 'none' are accepted)");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is(type, words[i][0]))
+            chosen = json_string(words[i][1]);
+    if (is(type, "tool") && json_is_string(name))
+        chosen = json_pack("{s:s,s:{s:O}}", "type", "function", "function", "name", name);
+    if (!chosen)
+        return wrong(t, "tool_choice",
+                     "'auto', 'none', 'any' or 'tool' with a 'name', in an object");
+    if (json_is_true(json_object_get(choice, "disable_parallel_tool_use")))
+        status = ft_http_translate_set(t, "parallel_tool_calls", json_false());
+    if (status == FT_OK)
+        return ft_http_translate_set(t, "tool_choice", chosen);
+    json_decref(chosen);
+    return status;
 }
 
 static ft_status translate_count(ft_http_translation *t)
@@ -215,7 +307,7 @@ static ft_status translate_count(ft_http_translation *t)
              t->root, restricted, sizeof restricted / sizeof *restricted, t->fail)) != FT_OK ||
         (status = check_context_management(t)) != FT_OK || (status = read_stops(t)) != FT_OK ||
         (status = check_thinking(t)) != FT_OK || (status = read_output_config(t)) != FT_OK ||
-        (status = check_tool_choice(t)) != FT_OK)
+        (status = read_tools(t)) != FT_OK || (status = read_tool_choice(t)) != FT_OK)
         return status;
     return read_messages(t);
 }

@@ -113,6 +113,50 @@ static ft_status add_message(ft_http_translation *t, json_t *item, size_t i)
                             "'%s' must be 'user', 'assistant', 'system' or 'developer'.", path);
 }
 
+/* A member of item i that must be a string; NULL: it is none, and t->fail says so. */
+static json_t *string_of(ft_http_translation *t, json_t *item, const char *name, size_t i)
+{
+    char path[48];
+    json_t *v = json_object_get(item, name);
+    if (json_is_string(v))
+        return v;
+    snprintf(path, sizeof path, "input[%zu].%s", i, name);
+    (void)wrong(t, path, "a string");
+    return NULL;
+}
+
+static ft_status add_call(ft_http_translation *t, json_t *item, size_t i)
+{
+    json_t *id = string_of(t, item, "call_id", i),
+           *name = id ? string_of(t, item, "name", i) : NULL,
+           *arguments = name ? string_of(t, item, "arguments", i) : NULL;
+    if (!arguments)
+        return FT_INVALID;
+    json_t *parsed = json_loads(json_string_value(arguments), JSON_REJECT_DUPLICATES, NULL);
+    const bool object = json_is_object(parsed);
+    char path[48];
+    json_decref(parsed);
+    snprintf(path, sizeof path, "input[%zu].arguments", i);
+    return object ? ft_http_translate_call(t, id, name, json_incref(arguments))
+                  : wrong(t, path, "a JSON object, as a string");
+}
+
+static ft_status add_output(ft_http_translation *t, json_t *item, size_t i)
+{
+    static const char *const types[] = {"input_text", "output_text", NULL};
+    char path[48];
+    json_t *id = string_of(t, item, "call_id", i), *parts = id ? json_array() : NULL;
+    if (!parts)
+        return id ? ft_http_translate_nomem(t) : FT_INVALID;
+    snprintf(path, sizeof path, "input[%zu].output", i);
+    const ft_status status =
+        ft_http_translate_text(t, json_object_get(item, "output"), path, types, parts);
+    if (status == FT_OK)
+        return ft_http_translate_result(t, id, parts);
+    json_decref(parts);
+    return status;
+}
+
 static ft_status add_item(ft_http_translation *t, json_t *item, size_t i)
 {
     char path[48];
@@ -124,10 +168,14 @@ static ft_status add_item(ft_http_translation *t, json_t *item, size_t i)
         return add_message(t, item, i);
     if (is(type, "reasoning"))
         return FT_OK;
+    if (is(type, "function_call"))
+        return add_call(t, item, i);
+    if (is(type, "function_call_output"))
+        return add_output(t, item, i);
     snprintf(path, sizeof path, "input[%zu].type", i);
     return ft_http_fail_set(t->fail, 400, "unsupported_content", path,
-                            "'%s': items of type '%.40s' are unsupported by this server (those of "
-                            "type 'message' and 'reasoning' are accepted).",
+                            "'%s': items of type '%.40s' are unsupported by this server (messages, "
+                            "reasoning, function calls and their outputs are accepted).",
                             path, json_is_string(type) ? json_string_value(type) : "?");
 }
 
@@ -214,13 +262,30 @@ static ft_status check_include(ft_http_translation *t)
 /* Tools that the server would run itself, and those of other kinds, are skipped. */
 static ft_status read_tools(ft_http_translation *t)
 {
-    json_t *tools = field(t->root, "tools");
+    json_t *tools = field(t->root, "tools"), *ours;
+    ft_status status = FT_OK;
     if (tools && !json_is_array(tools))
         return wrong(t, "tools", "a list");
-    for (size_t i = 0; i < json_array_size(tools); i++)
+    ours = json_array();
+    for (size_t i = 0; status == FT_OK && i < json_array_size(tools); i++)
         if (is(json_object_get(json_array_get(tools, i), "type"), "function"))
-            return unsupported(t, "tools", "a list without functions");
-    return ft_http_translate_set(t, "tools", json_array());
+            status = ft_http_translate_tool(t, json_array_get(tools, i), "parameters", ours);
+    if (status == FT_OK)
+        return ft_http_translate_set(t, "tools", ours);
+    json_decref(ours);
+    return status;
+}
+
+/* {"type": "function", "name"} -> {"type", "function": {"name"}}; words stay. */
+static ft_status read_tool_choice(ft_http_translation *t)
+{
+    json_t *choice = field(t->root, "tool_choice"), *name = json_object_get(choice, "name");
+    if (!choice || json_is_string(choice))
+        return FT_OK;
+    if (!is(json_object_get(choice, "type"), "function") || !json_is_string(name))
+        return unsupported(t, "tool_choice", "a word or the name of a function");
+    return ft_http_translate_set(
+        t, "tool_choice", json_pack("{s:s,s:{s:O}}", "type", "function", "function", "name", name));
 }
 
 static ft_status translate(ft_http_translation *t)
@@ -230,6 +295,7 @@ static ft_status translate(ft_http_translation *t)
              t->root, restricted, sizeof restricted / sizeof *restricted, t->fail)) != FT_OK ||
         (status = read_text_options(t)) != FT_OK || (status = read_reasoning(t)) != FT_OK ||
         (status = check_include(t)) != FT_OK || (status = read_tools(t)) != FT_OK ||
+        (status = read_tool_choice(t)) != FT_OK ||
         (status = copy(t, t->root, "max_output_tokens", "max_completion_tokens")) != FT_OK)
         return status;
     return read_input(t);

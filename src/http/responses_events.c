@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of OpenAI's Responses API: an object `response` with a list of output items, and events
 // that are numbered. What a model thinks is an item of type `reasoning` with its text as content
-// and without a summary. No state but that of the items.
+// and without a summary; a call of a tool is one of type `function_call`. No state but that of the
+// items.
 #include <stdio.h>
 #include <string.h>
 
 #include "http/dialect.h"
 #include "http/json.h"
 
+/* What an item's kind is called. */
+static const struct {
+    const char *id, *delta, *done;
+} kinds[] = {
+    [FT_HTTP_ITEM_THOUGHT] = {"rs", "response.reasoning_text.delta",
+                              "response.reasoning_text.done"},
+    [FT_HTTP_ITEM_TEXT] = {"msg", "response.output_text.delta", "response.output_text.done"},
+    [FT_HTTP_ITEM_CALL] = {"fc", "response.function_call_arguments.delta",
+                           "response.function_call_arguments.done"},
+};
+
 /* The id of the open item: its kind, the answer's number and its index. */
 static const char *item_id(const ft_http_items *items, char id[64])
 {
-    const char *number = strchr(items->id, '_'), *kind = "msg";
-    if (items->open == FT_HTTP_ITEM_THOUGHT)
-        kind = "rs";
-    snprintf(id, 64, "%s%s%02zu", kind, number ? number : "_", json_array_size(items->done));
+    const char *number = strchr(items->id, '_');
+    snprintf(id, 64, "%s%s%02zu", kinds[items->open].id, number ? number : "_",
+             json_array_size(items->done));
     return id;
 }
 
@@ -94,30 +105,45 @@ static json_t *json_part(const ft_http_items *items, json_t *take_text)
                      "text", take_text);
 }
 
-/* Takes content, a list. */
-static json_t *json_item(const ft_http_items *items, const char *status, json_t *take_content)
+/* An item that begins has none yet. */
+static json_t *json_content(const ft_http_items *items, const char *status, json_t *take_text)
+{
+    if (strcmp(status, "in_progress") != 0)
+        return json_pack("[o]", json_part(items, take_text));
+    json_decref(take_text);
+    return json_array();
+}
+
+/* text: all of it; "": the item begins. */
+static json_t *json_item(const ft_http_items *items, const char *status, json_t *take_text)
 {
     char id[64];
     item_id(items, id);
+    if (items->open == FT_HTTP_ITEM_CALL)
+        return json_pack("{s:s,s:s,s:s,s:o,s:o,s:s}", "id", id, "type", "function_call", "call_id",
+                         ft_buf_str(&items->call_id), "name",
+                         ft_http_json_text(ft_buf_str(&items->name), items->name.len), "arguments",
+                         take_text, "status", status);
+    json_t *content = json_content(items, status, take_text);
     if (items->open == FT_HTTP_ITEM_THOUGHT)
         return json_pack("{s:s,s:s,s:[],s:o,s:n,s:s}", "id", id, "type", "reasoning", "summary",
-                         "content", take_content, "encrypted_content", "status", status);
+                         "content", content, "encrypted_content", "status", status);
     return json_pack("{s:s,s:s,s:s,s:o,s:s}", "id", id, "type", "message", "role", "assistant",
-                     "content", take_content, "status", status);
+                     "content", content, "status", status);
 }
 
 static json_t *item(const ft_http_items *items, json_t *take_text, bool cut)
 {
-    return json_item(items, cut ? "incomplete" : "completed",
-                     json_pack("[o]", json_part(items, take_text)));
+    return json_item(items, cut ? "incomplete" : "completed", take_text);
 }
 
-/* What events about the open item's content have. */
+/* What events about the open item's text have. */
 static json_t *json_place(const ft_http_items *items)
 {
     char id[64];
-    return json_pack("{s:s,s:I,s:i}", "item_id", item_id(items, id), "output_index",
-                     (json_int_t)json_array_size(items->done), "content_index", 0);
+    json_t *place = json_pack("{s:s,s:I}", "item_id", item_id(items, id), "output_index",
+                              (json_int_t)json_array_size(items->done));
+    return items->open == FT_HTTP_ITEM_CALL ? place : with(place, "content_index", json_integer(0));
 }
 
 static json_t *json_indexed_item(const ft_http_items *items, json_t *take_item)
@@ -141,30 +167,36 @@ static void begin(ft_http_items *items, ft_buf *out)
 static void open_item(ft_http_items *items, ft_buf *out)
 {
     event(items, "response.output_item.added",
-          json_indexed_item(items, json_item(items, "in_progress", json_array())), out);
-    event(items, "response.content_part.added",
-          with(json_place(items), "part", json_part(items, json_string(""))), out);
+          json_indexed_item(items, json_item(items, "in_progress", json_string(""))), out);
+    if (items->open != FT_HTTP_ITEM_CALL)
+        event(items, "response.content_part.added",
+              with(json_place(items), "part", json_part(items, json_string(""))), out);
+}
+
+/* An event about text: a piece, or all of it. */
+static json_t *json_text_event(const ft_http_items *items, const char *name, json_t *take_text)
+{
+    json_t *data = with(json_place(items), name, take_text);
+    return items->open == FT_HTTP_ITEM_TEXT ? with(data, "logprobs", json_array()) : data;
 }
 
 static void add(ft_http_items *items, json_t *take_text, ft_buf *out)
 {
-    json_t *data = with(json_place(items), "delta", take_text);
-    if (items->open == FT_HTTP_ITEM_THOUGHT)
-        event(items, "response.reasoning_text.delta", data, out);
-    else
-        event(items, "response.output_text.delta", with(data, "logprobs", json_array()), out);
+    event(items, kinds[items->open].delta, json_text_event(items, "delta", take_text), out);
 }
 
 static void close_item(ft_http_items *items, json_t *whole_item, ft_buf *out)
 {
+    const bool call = items->open == FT_HTTP_ITEM_CALL;
     json_t *part = json_array_get(json_object_get(whole_item, "content"), 0);
-    json_t *data = with(json_place(items), "text", json_incref(json_object_get(part, "text")));
-    if (items->open == FT_HTTP_ITEM_THOUGHT)
-        event(items, "response.reasoning_text.done", data, out);
-    else
-        event(items, "response.output_text.done", with(data, "logprobs", json_array()), out);
-    event(items, "response.content_part.done", with(json_place(items), "part", json_incref(part)),
-          out);
+    json_t *text = call ? json_object_get(whole_item, "arguments") : json_object_get(part, "text");
+    json_t *data = json_text_event(items, call ? "arguments" : "text", json_incref(text));
+    if (call)
+        data = with(data, "name", json_incref(json_object_get(whole_item, "name")));
+    event(items, kinds[items->open].done, data, out);
+    if (!call)
+        event(items, "response.content_part.done",
+              with(json_place(items), "part", json_incref(part)), out);
     event(items, "response.output_item.done", json_indexed_item(items, json_incref(whole_item)),
           out);
 }

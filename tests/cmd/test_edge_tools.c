@@ -203,6 +203,76 @@ static void test_own_accord(void **state)
     end(&p);
 }
 
+/* The same over the other APIs: a whole answer, a stream, and one that is cut within a call. */
+static void other_api(const pair *p, const char *path, const char *body, bool stream, uint32_t most,
+                      http_response *r)
+{
+    ft_buf all = {0};
+    ft_buf_printf(&all, "{%s,\"%s\":%u,\"temperature\":0,\"stream\":%s}", body,
+                  strstr(path, "messages") ? "max_tokens" : "max_output_tokens", most,
+                  stream ? "true" : "false");
+    const int status = http_ask(p->port, "POST", path, "", all.data, r);
+    if (status != 200)
+        fail_msg("%d %s", status, r->body.data);
+    ft_buf_deinit(&all);
+}
+
+#define FITTING                                                                      \
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"enum\":[\"Paris\",\"Oslo\"]}," \
+    "\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9}},"                  \
+    "\"required\":[\"city\",\"days\"],\"additionalProperties\":false}"
+#define FLAT_TOOL(type, schema) \
+    "{\"type\":\"" type "\",\"name\":\"weather\",\"" schema "\":" FITTING "}"
+#define RESPONSES                                                                    \
+    "\"input\":\"x\",\"tool_choice\":\"required\",\"tools\":[" FLAT_TOOL("function", \
+                                                                         "parameters") "]"
+#define MESSAGES                                            \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]," \
+    "\"tool_choice\":{\"type\":\"any\"},\"tools\":[" FLAT_TOOL("custom", "input_schema") "]"
+
+/* Member `name` of item i of a list. */
+static json_t *of_item(const json_t *root, const char *list, size_t i, const char *name)
+{
+    return json_object_get(json_array_get(json_object_get(root, list), i), name);
+}
+
+static void test_other_apis(void **state)
+{
+    (void)state;
+    needs_libraries();
+    pair p = start(TEMPLATE("[CALLS]", "[ARGS]", "{{ c.function.arguments | tojson }}", ""));
+    http_response r;
+    other_api(&p, "/v1/responses", RESPONSES, false, 120, &r);
+    json_t *root = json_loads(r.body.data, 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(root, "output")), 1);
+    assert_string_equal(json_string_value(of_item(root, "output", 0, "type")), "function_call");
+    json_decref(fitting(json_array_get(json_object_get(root, "output"), 0)));
+    json_decref(root);
+    http_response_deinit(&r);
+    other_api(&p, "/v1/responses", RESPONSES, true, 120, &r);
+    assert_non_null(strstr(r.body.data, "event: response.function_call_arguments.done"));
+    assert_null(strstr(r.body.data, "content_part"));
+    http_response_deinit(&r);
+    other_api(&p, "/v1/messages", MESSAGES, false, 120, &r);
+    root = json_loads(r.body.data, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(root, "stop_reason")), "tool_use");
+    assert_string_equal(json_string_value(of_item(root, "content", 0, "name")), "weather");
+    assert_int_equal(json_object_size(of_item(root, "content", 0, "input")), 2);
+    json_decref(root);
+    http_response_deinit(&r);
+    other_api(&p, "/v1/messages", MESSAGES, true, 120, &r);
+    assert_non_null(strstr(r.body.data, "\"input_json_delta\""));
+    assert_non_null(strstr(r.body.data, "\"stop_reason\":\"tool_use\""));
+    http_response_deinit(&r);
+    other_api(&p, "/v1/messages", MESSAGES, false, 20, &r); /* its arguments are no JSON */
+    root = json_loads(r.body.data, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(root, "stop_reason")), "max_tokens");
+    assert_int_equal(json_object_size(of_item(root, "content", 0, "input")), 0);
+    json_decref(root);
+    http_response_deinit(&r);
+    end(&p);
+}
+
 /* A template whose calls have no JSON: the client learns it, and the next request goes on. */
 static void test_cannot(void **state)
 {
@@ -225,9 +295,8 @@ static void test_cannot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_letters),
-        cmocka_unit_test(test_control_tokens),
-        cmocka_unit_test(test_own_accord),
+        cmocka_unit_test(test_letters),    cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_own_accord), cmocka_unit_test(test_other_apis),
         cmocka_unit_test(test_cannot),
     };
     signal(SIGPIPE, SIG_IGN);

@@ -21,10 +21,14 @@ static void check_request(const ft_http_request *q, const ft_http_model *model)
     require(q->chat && q->conversation.n_messages > 0 && q->n_stops <= FT_HTTP_STOPS_MAX);
     require(q->max_tokens <= INT32_MAX && !q->logprobs);
     for (size_t i = 0; i < q->conversation.n_messages; i++) {
-        require(q->conversation.messages[i].role && q->conversation.messages[i].content);
-        require(ft_utf8_valid(q->conversation.messages[i].content,
-                              strlen(q->conversation.messages[i].content)));
-        bytes += strlen(q->conversation.messages[i].content);
+        const ft_chat_message *m = &q->conversation.messages[i];
+        require(m->role && (m->content || m->n_calls > 0));
+        for (size_t k = 0; k < m->n_calls; k++)
+            require(m->calls[k].name && m->calls[k].arguments);
+        if (!m->content)
+            continue;
+        require(ft_utf8_valid(m->content, strlen(m->content)));
+        bytes += strlen(m->content);
     }
     require(bytes <= model->text_bytes);
 }

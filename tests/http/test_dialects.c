@@ -108,6 +108,73 @@ static void test_responses_requests(void **state)
     ft_http_parsed_deinit(p);
 }
 
+/* Calls and results, as "id:name(arguments)" and "id=content". */
+static void calls_of(const ft_http_parsed *p, ft_buf *out)
+{
+    const ft_chat *chat = &p->request.conversation;
+    for (size_t i = 0; i < chat->n_messages; i++) {
+        const ft_chat_message *m = &chat->messages[i];
+        for (size_t k = 0; k < m->n_calls; k++)
+            ft_buf_printf(out, "%s:%s(%s)|", m->calls[k].id, m->calls[k].name,
+                          m->calls[k].arguments);
+        if (strcmp(m->role, "tool") == 0)
+            ft_buf_printf(out, "%s=%s|", m->call_id, m->content);
+        else
+            ft_buf_printf(out, "%s:%s|", m->role, m->content ? m->content : "-");
+    }
+}
+
+static void check_tools(const ft_http_dialect *dialect, const char *body, const char *expected)
+{
+    ft_http_parsed p;
+    ft_http_fail fail;
+    ft_buf all = {0};
+    if (parse(dialect, body, &fail, &p) != FT_OK)
+        fail_msg("%s: %s", body, fail.message);
+    calls_of(&p, &all);
+    assert_string_equal(ft_buf_str(&all), expected);
+    const ft_chat *chat = &p.request.conversation;
+    assert_int_equal(chat->n_tools, 2);
+    assert_string_equal(chat->tools[0].name, "f");
+    assert_string_equal(chat->tools[0].description, "what");
+    assert_string_equal(chat->tools[0].parameters, "{\"type\": \"object\"}");
+    assert_int_equal(chat->choice, FT_CHAT_CHOICE_REQUIRED);
+    assert_ptr_equal(chat->choice_tool, &chat->tools[1]);
+    ft_http_parsed_deinit(&p);
+    ft_buf_deinit(&all);
+}
+
+static void test_tools(void **state)
+{
+    check_tools(
+        &ft_http_responses,
+        "{\"tools\":[{\"type\":\"web_search\"},{\"type\":\"function\",\"name\":\"f\","
+        "\"description\":\"what\",\"parameters\":{\"type\":\"object\"},\"strict\":true},"
+        "{\"type\":\"function\",\"name\":\"g\"}],"
+        "\"tool_choice\":{\"type\":\"function\",\"name\":\"g\"},\"input\":["
+        "{\"role\":\"user\",\"content\":\"q\"},"
+        "{\"type\":\"function_call\",\"call_id\":\"a\",\"name\":\"f\",\"arguments\":\"{}\"},"
+        "{\"type\":\"function_call\",\"call_id\":\"b\",\"name\":\"g\",\"arguments\":\"{}\"},"
+        "{\"type\":\"function_call_output\",\"call_id\":\"a\",\"output\":\"x\"},"
+        "{\"type\":\"function_call_output\",\"call_id\":\"b\",\"output\":[{\"type\":"
+        "\"input_text\",\"text\":\"y\"}]}]}",
+        "user:q|a:f({})|b:g({})|assistant:-|a=x|b=y|");
+    check_tools(
+        &ft_http_messages,
+        "{\"max_tokens\":5,\"tools\":[{\"name\":\"f\",\"description\":\"what\",\"input_schema\":"
+        "{\"type\":\"object\"}},{\"type\":\"custom\",\"name\":\"g\"}],"
+        "\"tool_choice\":{\"type\":\"tool\",\"name\":\"g\"},\"messages\":["
+        "{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":["
+        "{\"type\":\"text\",\"text\":\"t\"},"
+        "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":{\"n\":1}},"
+        "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"g\",\"input\":{}}]},"
+        "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"a\","
+        "\"content\":\"x\"},{\"type\":\"tool_result\",\"tool_use_id\":\"b\",\"content\":["
+        "{\"type\":\"text\",\"text\":\"y\"}],\"is_error\":true},"
+        "{\"type\":\"text\",\"text\":\"and\"}]}]}",
+        "user:q|a:f({\"n\":1})|b:g({})|assistant:t|a=x|b=y|user:and|");
+}
+
 static void test_messages_requests(void **state)
 {
     const ft_http_dialect *d = &ft_http_messages;
@@ -246,7 +313,11 @@ static void test_responses_refused(void **state)
                  "invalid_value", "regex");
     bad_response("\"n_predict\":7", unsupported, "n_predict");
     bad_response("\"reasoning\":{\"summary\":\"detailed\"}", unsupported, "reasoning.summary");
-    bad_response("\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]", unsupported, "tools");
+    bad_response("\"tools\":[{\"type\":\"function\"}]", "invalid_type", "tools[0].name");
+    bad_response("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":7}]",
+                 "invalid_type", "tools[0].parameters");
+    bad_response("\"tool_choice\":\"required\"", "invalid_value", "tool_choice");
+    bad_response("\"tool_choice\":{\"type\":\"web_search\"}", unsupported, "tool_choice");
     bad_response("\"tools\":{}", "invalid_type", "tools");
     bad_response("\"instructions\":[]", "invalid_type", "instructions");
     bad_response("\"max_output_tokens\":0", "invalid_value", "max_output_tokens");
@@ -301,8 +372,12 @@ static void test_messages_refused(void **state)
                 "output_config.format");
     bad_message("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}", "invalid_value",
                 "output_config.format.schema");
-    bad_message("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}]", unsupported, "tools");
-    bad_message("\"tool_choice\":{\"type\":\"any\"}", unsupported, "tool_choice");
+    bad_message("\"tools\":7", "invalid_type", "tools");
+    bad_message("\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]", unsupported,
+                "tools[0].type");
+    bad_message("\"tools\":[{\"input_schema\":{}}]", "invalid_type", "tools[0].name");
+    bad_message("\"tool_choice\":{\"type\":\"any\"}", "invalid_value", "tool_choice");
+    bad_message("\"tool_choice\":{\"type\":\"tool\"}", "invalid_type", "tool_choice");
     bad_message("\"context_management\":{\"edits\":[{\"type\":\"clear_tool_uses_20250919\"}]}",
                 unsupported, "context_management");
     bad_message("\"mcp_servers\":[{}]", unsupported, "mcp_servers");
@@ -681,13 +756,14 @@ static void test_late_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_responses_requests),  cmocka_unit_test(test_messages_requests),
-        cmocka_unit_test(test_constraints),         cmocka_unit_test(test_responses_refused),
-        cmocka_unit_test(test_messages_refused),    cmocka_unit_test(test_response_whole),
-        cmocka_unit_test(test_response_stream),     cmocka_unit_test(test_response_fails),
-        cmocka_unit_test(test_message_whole),       cmocka_unit_test(test_message_stream),
-        cmocka_unit_test(test_message_fails),       cmocka_unit_test(test_count_tokens),
-        cmocka_unit_test(test_silence_and_leaving), cmocka_unit_test(test_late_failure),
+        cmocka_unit_test(test_responses_requests), cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_messages_requests),  cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_responses_refused),  cmocka_unit_test(test_messages_refused),
+        cmocka_unit_test(test_response_whole),     cmocka_unit_test(test_response_stream),
+        cmocka_unit_test(test_response_fails),     cmocka_unit_test(test_message_whole),
+        cmocka_unit_test(test_message_stream),     cmocka_unit_test(test_message_fails),
+        cmocka_unit_test(test_count_tokens),       cmocka_unit_test(test_silence_and_leaving),
+        cmocka_unit_test(test_late_failure),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
