@@ -49,6 +49,24 @@ def check_openai_chat(url, model):
     check(last.message.content and not last.message.tool_calls, "openai: an answer behind the result")
 
 
+def check_openai_parse(url, model):
+    import typing
+
+    import openai
+    import pydantic
+
+    class Place(pydantic.BaseModel):
+        city: typing.Literal["Oslo", "Paris"]
+        warm: bool
+
+    client = openai.OpenAI(base_url=url, api_key="any")
+    ask = {"model": model, "extra_body": {"seed": 7}}
+    said = client.chat.completions.parse(**ask, messages=[{"role": "user", "content": PROMPT}], response_format=Place)
+    check(said.choices[0].message.parsed.city in CITIES, "openai: .parse() of a chat")
+    said = client.responses.parse(**ask, input=PROMPT, text_format=Place)
+    check(said.output_parsed.city in CITIES, "openai: .parse() of a response")
+
+
 def check_openai_responses(url, model):
     import openai
     client = openai.OpenAI(base_url=url, api_key="any")
@@ -148,7 +166,7 @@ def check_pydantic_ai(url, model):
     check(place.city in CITIES and called == [place], "pydantic-ai: an object by a call")
 
 
-CLIENTS = [("openai", check_openai_chat), ("openai", check_openai_responses), ("anthropic", check_anthropic),
+CLIENTS = [("openai", check_openai_chat), ("openai", check_openai_parse), ("openai", check_openai_responses), ("anthropic", check_anthropic),
            ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai)]
 
 
@@ -162,7 +180,7 @@ def main(url):
             print(f"agents_client.py: SKIPPED: no {name}", file=sys.stderr)
             continue
         check_client(url, model)
-        print(f"{check_client.__name__.removeprefix('check_')}: a tool was called, and its result used: passed")
+        print(f"{check_client.__name__.removeprefix('check_')}: passed")
         ran += 1
     return 0 if ran else 77
 
