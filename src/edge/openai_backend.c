@@ -14,6 +14,9 @@
 #include "constrain/constraint.h"
 #include "template/template.h"
 
+/* An agent asks with the same tools again and again, and a machine has a few agents. */
+#define REFUSED 16
+
 struct ft_openai {
     const ft_vocab *vocab;
     ft_template *template;
@@ -26,6 +29,8 @@ struct ft_openai {
     char absent[384];      /* as long as an error's message */
     ft_edge_stats count;
     ft_gen_stats sums;
+    uint64_t refused[REFUSED]; /* hashes of calls that the server did not compile; a ring */
+    size_t n_refused;
 };
 
 /* The edge, once it is set; else NULL, and the error says why. */
@@ -136,9 +141,34 @@ typedef struct texts {
     const char *wrong_field;  /* that an error is about; NULL: none alone */
 } texts;
 
+static uint64_t hash_of(const ft_constraint *c)
+{
+    return ft_fnv64(FT_FNV64_INIT, c->data, c->n);
+}
+
+static bool was_refused(ft_openai *o, const ft_constraint *c)
+{
+    const uint64_t hash = hash_of(c);
+    bool found = false;
+    pthread_mutex_lock(&o->mutex);
+    for (size_t i = 0; i < REFUSED && i < o->n_refused; i++)
+        found |= o->refused[i] == hash;
+    pthread_mutex_unlock(&o->mutex);
+    return found;
+}
+
+static void note_refused(ft_openai *o, const ft_constraint *c)
+{
+    const uint64_t hash = hash_of(c);
+    pthread_mutex_lock(&o->mutex);
+    o->refused[o->n_refused++ % REFUSED] = hash;
+    pthread_mutex_unlock(&o->mutex);
+}
+
 /* Calls that the model makes of its own accord: as many schemas as can be had. None at all is an
  * answer, too. */
-static ft_status add_loose_calls(const ft_constraint *calls, const ft_msg_info *server, texts *t)
+static ft_status add_loose_calls(ft_openai *o, const ft_constraint *calls,
+                                 const ft_msg_info *server, texts *t)
 {
     ft_error why;
     if (check_constraint(calls, server, &why) == FT_OK) {
@@ -150,18 +180,20 @@ static ft_status add_loose_calls(const ft_constraint *calls, const ft_msg_info *
         if (check_constraint(&loose, server, &why) == FT_OK)
             t->constraint = loose;
     }
+    if (t->constraint.kind != FT_CONSTRAINT_NONE && was_refused(o, &t->constraint))
+        t->constraint = (ft_constraint){0};
     t->optional = t->constraint.kind != FT_CONSTRAINT_NONE;
     return FT_OK;
 }
 
-static ft_status add_constraint(const ft_http_request *q, const ft_msg_info *server, ft_error *err,
-                                texts *t)
+static ft_status add_constraint(ft_openai *o, const ft_http_request *q, ft_error *err, texts *t)
 {
+    const ft_msg_info *server = ft_edge_server_info(o->edge);
     const ft_constraint calls = {FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call),
                                  t->prompt.call.len};
     const bool call = calls.n > 0 && q->conversation.choice == FT_CHAT_CHOICE_REQUIRED;
     if (calls.n > 0 && !call && q->constraint.kind == FT_CONSTRAINT_NONE)
-        return add_loose_calls(&calls, server, t) == FT_OK
+        return add_loose_calls(o, &calls, server, t) == FT_OK
                    ? FT_OK
                    : ft_error_set(err, FT_NOMEM, "edge: out of memory for a text");
     t->constraint = call ? calls : q->constraint;
@@ -171,7 +203,7 @@ static ft_status add_constraint(const ft_http_request *q, const ft_msg_info *ser
     return status;
 }
 
-static ft_status make_texts(const ft_openai *o, const ft_http_request *q, const ft_gen_sink *sink,
+static ft_status make_texts(ft_openai *o, const ft_http_request *q, const ft_gen_sink *sink,
                             ft_error *err, texts *t)
 {
     const uint32_t context = context_of(o->edge);
@@ -185,7 +217,7 @@ static ft_status make_texts(const ft_openai *o, const ft_http_request *q, const 
     status = make_prediction(o->vocab, q, context, sink, err, &t->prediction);
     if (status == FT_TOO_LARGE)
         t->wrong_field = "prediction";
-    return status == FT_OK ? add_constraint(q, ft_edge_server_info(o->edge), err, t) : status;
+    return status == FT_OK ? add_constraint(o, q, err, t) : status;
 }
 
 static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
@@ -226,6 +258,18 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
     return status;
 }
 
+/* The server cannot compile the constraint, or not in time, and the text may do without it. */
+static ft_status run_without(ft_openai *o, const ft_http_request *q, texts *t,
+                             const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
+{
+    const ft_constraint refused = t->constraint;
+    t->constraint = (ft_constraint){0};
+    const ft_status status = run(o, q, t, sink, err, stats);
+    if (status == FT_OK)
+        note_refused(o, &refused);
+    return status;
+}
+
 static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_gen_sink *sink,
                                   ft_error *err, ft_http_result *result)
 {
@@ -244,10 +288,8 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     }
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
-    if (status == FT_INVALID && t.optional && s.tokens == 0) { /* the server cannot compile it */
-        t.constraint = (ft_constraint){0};
-        status = run(o, q, &t, sink, err, &s);
-    }
+    if ((status == FT_INVALID || status == FT_ABORTED) && t.optional && s.tokens == 0)
+        status = run_without(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)t.prompt.tokens.n,
                                .completion_tokens = (uint32_t)s.tokens,
