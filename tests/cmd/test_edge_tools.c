@@ -203,14 +203,16 @@ static void test_own_accord(void **state)
     end(&p);
 }
 
+#define LONG "{\"type\":\"string\",\"pattern\":\"^(a|bc){1,1500}$\"}"
+
 /* Too many states for a constraint, which no edge sees beforehand: without one, and no error. */
 static void test_too_large(void **state)
 {
     static const char body[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":9,"
         "\"temperature\":0,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
-        "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
-        "\"pattern\":\"^(a|bc){1,9000}$\"}}}}}],\"tool_choice\":\"%s\"}";
+        "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":" LONG ",\"b\":" LONG
+        ",\"c\":" LONG "}}}}],\"tool_choice\":\"%s\"}";
     char asked[600], first[2000] = "";
     http_response r;
     (void)state;
