@@ -20,7 +20,9 @@
 #ifdef __FAST_MATH__
 #error "noise must be the same everywhere: build without -ffast-math"
 #endif
-_Static_assert(FLT_EVAL_METHOD == 0, "noise needs plain IEEE arithmetic (x87 is not)");
+/* 16: gcc's value for processors with AVX512-FP16. Only _Float16 is computed otherwise than with 0. */
+_Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16,
+               "noise needs plain IEEE arithmetic (x87 is not)");
 
 /* Keeps these counters apart from those of ft_rng, which leaves this word 0. */
 static const uint32_t counter_tag = 0x6c626d67u;
