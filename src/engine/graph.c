@@ -50,6 +50,7 @@ struct ft_graph_cache {
     ggml_gallocr_t galloc[N_KINDS]; /* on the CPU alone */
     ggml_backend_sched_t sched;     /* with devices */
     uint64_t clock, n_built;
+    int n_slots; /* in use */
     ft_graph slots[FT_GRAPH_SLOTS];
     ft_graph heads[FT_GRAPH_HEADS];
     ft_graph layer, part; /* the last ones */
@@ -60,11 +61,23 @@ static bool is_head(graph_kind kind)
     return kind == KIND_HEAD || kind == KIND_PART;
 }
 
+uint32_t ft_graph_slots(size_t graph_bytes)
+{
+    const size_t n = FT_GRAPH_BYTES / graph_bytes;
+    return n > FT_GRAPH_SLOTS         ? FT_GRAPH_SLOTS
+           : n < FT_GRAPH_SLOTS_LEAST ? FT_GRAPH_SLOTS_LEAST
+                                      : (uint32_t)n;
+}
+
+static size_t description_bytes(size_t n_nodes)
+{
+    return n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
+}
+
 /* For a graph's description. */
 static struct ggml_context *new_context(const ft_graph_cache *cache, graph_kind kind)
 {
-    size_t n = is_head(kind) ? HEAD_NODES : cache->n_nodes;
-    size_t bytes = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false);
+    const size_t bytes = description_bytes(is_head(kind) ? HEAD_NODES : cache->n_nodes);
     return ggml_init((struct ggml_init_params){.mem_size = bytes, .no_alloc = true});
 }
 
@@ -247,7 +260,7 @@ static ggml_backend_sched_t new_sched(const ft_graph_cache *cache)
 static bool make_contexts(ft_graph_cache *cache)
 {
     bool made = true;
-    for (int i = 0; i < FT_GRAPH_SLOTS && has_kind(cache, KIND_ROWS); i++)
+    for (int i = 0; i < cache->n_slots && has_kind(cache, KIND_ROWS); i++)
         made = (cache->slots[i].ctx = new_context(cache, KIND_ROWS)) != NULL && made;
     for (int i = 0; i < FT_GRAPH_HEADS && has_kind(cache, KIND_HEAD); i++)
         made = (cache->heads[i].ctx = new_context(cache, KIND_HEAD)) != NULL && made;
@@ -270,6 +283,7 @@ ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
     for (uint32_t i = 0; i < FT_GRAPH_SLOTS; i++)
         cache->slots[i].slot = i;
     cache->n_nodes = (size_t)n_layer * (LAYER_NODES + opts->nodes_per_layer) + MORE_NODES;
+    cache->n_slots = (int)ft_graph_slots(description_bytes(cache->n_nodes));
     bool made = true;
     if (opts->backends->devices)
         made = (cache->sched = new_sched(cache)) != NULL;
@@ -373,7 +387,7 @@ static ft_graph *get(ft_graph_cache *cache, const wanted *want)
 {
     const bool head = want->kind == KIND_HEAD;
     ft_graph *slots = head ? cache->heads : cache->slots, *oldest = slots;
-    int n = head ? FT_GRAPH_HEADS : FT_GRAPH_SLOTS;
+    const int n = head ? FT_GRAPH_HEADS : cache->n_slots;
     for (int i = 0; i < n; i++) {
         ft_graph *g = &slots[i];
         if (fits(cache, g, want->n_rows, want->n_out)) {

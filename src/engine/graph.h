@@ -16,12 +16,16 @@
 #include "base/status.h"
 #include "engine/build.h"
 
-/* Shapes kept. Building a graph takes 60-150 us, 2-5 % of a pass over few rows of a small model, so
- * all shapes of one session's trees should fit. For more rows it matters less. */
+/* Shapes kept at most. Building a graph takes 60-150 us, 2-5 % of a pass over few rows of a small
+ * model, so all shapes of one session's trees should fit. For more rows it matters less. */
 #define FT_GRAPH_SLOTS   64
 #define FT_GRAPH_LARGEST FT_GRAPH_SLOTS
 /* Graphs of the output head, one for each number of rows: three operators, built in a few us. */
 #define FT_GRAPH_HEADS 16
+/* Descriptions of graphs take so many bytes at most, but FT_GRAPH_SLOTS_LEAST shapes are kept. With
+ * half as many bytes, models of over 47 layers keep fewer than 32 shapes. */
+#define FT_GRAPH_BYTES       ((size_t)64 << 20)
+#define FT_GRAPH_SLOTS_LEAST 8
 
 /* A built and allocated graph. */
 typedef struct ft_graph {
@@ -40,6 +44,9 @@ typedef struct ft_graph {
 } ft_graph;
 
 typedef struct ft_graph_cache ft_graph_cache;
+
+/* How many shapes are kept, if the description of one graph takes so many bytes. */
+uint32_t ft_graph_slots(size_t graph_bytes);
 
 typedef struct ft_graph_cache_opts {
     const ft_model *model;

@@ -12,6 +12,7 @@
 /* Descriptions of graphs: nodes of a layer, and of the rest, as graph.c has them. */
 #define NODES_A_LAYER 42
 #define NODES_MORE    64
+#define NODES_HEAD    16
 #define NODE_BYTES    512 /* a tensor's description and its places in the graph and its hash set */
 
 static uint32_t blocks_of(const ft_engine_size *size)
@@ -55,8 +56,9 @@ static uint64_t attention_bytes(const ft_engine_size *size)
 static uint64_t graph_bytes(const ft_engine_size *size)
 {
     const uint64_t layers = size->by_layer ? 1 : size->hp->n_layer;
-    const uint64_t graphs = size->by_layer ? 2 : FT_GRAPH_SLOTS + FT_GRAPH_HEADS;
-    return graphs * (layers * NODES_A_LAYER + NODES_MORE) * NODE_BYTES;
+    const uint64_t graph = (layers * NODES_A_LAYER + NODES_MORE) * NODE_BYTES;
+    const uint64_t head = NODES_HEAD * NODE_BYTES;
+    return size->by_layer ? graph + head : ft_graph_slots(graph) * graph + FT_GRAPH_HEADS * head;
 }
 
 uint64_t ft_engine_pass_bytes(const ft_engine_size *size)

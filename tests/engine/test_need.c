@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "engine/graph.h"
 #include "support/tiny_gguf.h"
 
 /* Beyond the bytes that an engine counts: its lists, and descriptions of graphs. */
@@ -64,9 +65,34 @@ static void test_need(void **state)
     }
 }
 
+static uint64_t need_of(uint32_t n_layer)
+{
+    const ft_hparams hp = {.n_layer = n_layer,
+                           .n_embd = 64,
+                           .n_head = 4,
+                           .n_head_kv = 2,
+                           .head_dim = 16,
+                           .n_rot = 16,
+                           .n_ff = 128,
+                           .n_vocab = 256};
+    const ft_engine_size size = {.hp = &hp, .kv_tok = 64, .rows = 32, .out = 32, .n_threads = 1};
+    return ft_engine_pass_bytes(&size);
+}
+
+/* Descriptions of a deep model's graphs take 64 MiB, or those of eight graphs. */
+static void test_deep(void **state)
+{
+    (void)state;
+    assert_int_equal(ft_graph_slots(1000), FT_GRAPH_SLOTS);
+    assert_int_equal(ft_graph_slots(FT_GRAPH_BYTES / 20), 20);
+    assert_int_equal(ft_graph_slots(FT_GRAPH_BYTES), FT_GRAPH_SLOTS_LEAST);
+    assert_true(need_of(80) - need_of(1) <= FT_GRAPH_BYTES);
+    assert_true(need_of(400) - need_of(1) <= FT_GRAPH_BYTES + (FT_GRAPH_BYTES >> 3));
+}
+
 int main(void)
 {
     tiny_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_need)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_need), cmocka_unit_test(test_deep)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
