@@ -4,6 +4,7 @@ export, evaluate. Needs PyTorch and gguf (tools/distill/requirements.txt); witho
 skips."""
 import contextlib
 import io
+import json
 import random
 import sys
 import tempfile
@@ -18,8 +19,12 @@ try:
     import numpy as np
     import torch
 
+    import accept
     import distill
     import evaluate
+    import exclude
+    import kinds
+    import label
     import llama
     import teach
     import tokens
@@ -85,6 +90,11 @@ def write_target(path, rope_divisors=None, arch="llama"):
     w.close()
 
 
+def write_lines(path, values):
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(v) + "\n" for v in values))
+
+
 @unittest.skipIf(MISSING, MISSING)
 class DistillTest(unittest.TestCase):
     @classmethod
@@ -111,11 +121,12 @@ class DistillTest(unittest.TestCase):
         self.distill("teach", *common, "--out", d / "held", "--shards", 1, "--rows", 16,
                      "--seed", 9)
         data = teach.load_shards(d / "data")
-        self.assertEqual(data["tokens"].shape, (48, 48))
-        self.assertTrue((np.diff(data["top_logp"].astype(np.float32), axis=-1) <= 0).all())
+        self.assertEqual([s["tokens"].shape for s in data], [(24, 48)] * 2)
+        self.assertTrue((np.diff(data[0]["top_logp"].astype(np.float32), axis=-1) <= 0).all())
 
         shape = ("--width", 32, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--ff", 48)
-        run = ("--data", d / "data", "--dtype", "f32", "--batch", 12, "--random-candidates", 64)
+        run = ("--data", d / "data", "--dtype", "f32", "--batch", 12 * 48,
+               "--random-candidates", 64)
         losses = self.distill("train", "--target", self.target, *shape, *run, "--out", d / "s.pt",
                               "--steps", 60)
         self.assertLess(np.mean(losses[-5:]), 0.8 * np.mean(losses[:3]))
@@ -182,8 +193,9 @@ class DistillTest(unittest.TestCase):
         first = (out / "00000.npz").stat().st_mtime_ns
         self.distill(*words, "--shards", 2)
         self.assertEqual((out / "00000.npz").stat().st_mtime_ns, first)
-        for key, value in teach.load_shards(out).items():
-            np.testing.assert_array_equal(value, before[key])
+        for old, new in zip(before, teach.load_shards(out), strict=True):
+            for key, value in new.items():
+                np.testing.assert_array_equal(value, old[key])
 
     def test_cache_equals_whole_pass(self):
         model = llama.load_gguf(self.target)
@@ -240,6 +252,177 @@ class DistillTest(unittest.TestCase):
         whole = float(train.loss_of(model, ids, top, logp, model.config.vocab, g))
         some = [float(train.loss_of(model, ids, top, logp, 100, g)) for _ in range(200)]
         self.assertAlmostEqual(np.mean(some), whole, delta=0.1)
+
+    def test_loss_counts_wanted_positions_and_its_gradient_is_that_of_the_formula(self):
+        model = llama.load_gguf(self.target).requires_grad_(True)
+        g = torch.Generator().manual_seed(2)
+        ids = torch.randint(0, model.config.vocab, (2, 7), generator=g)
+        wanted = torch.rand((2, 7), generator=g) < 0.5
+        logp, top = torch.topk(torch.log_softmax(model(ids).detach() * 0.5, -1), train.LEARN_TOP)
+        loss = train.loss_of(model, ids, top, logp, model.config.vocab, g, wanted, sharpen=2.0)
+        loss.backward()
+        mine = {n: p.grad.clone() for n, p in model.named_parameters()}
+        model.zero_grad()
+        q = torch.log_softmax(model(ids), -1).gather(-1, top)[wanted]
+        p = torch.softmax(2 * logp[wanted], -1)
+        expected = -(p * q).sum() / wanted.sum()
+        expected.backward()
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(mine[name], parameter.grad, rtol=1e-3, atol=1e-5)
+
+    def write_chats(self, name, answers):
+        """Files of tasks and of their answers: [(id, [contents of messages], text, finish)]."""
+        tasks, texts = self.dir / f"{name}.jsonl", self.dir / f"{name}-answers.jsonl"
+        roles = ["user", "assistant"] * 4
+        write_lines(tasks, [{"id": i, "messages": [{"role": r, "content": c}
+                                                   for r, c in zip(roles, contents)]}
+                            for i, contents, _, _ in answers])
+        write_lines(texts, [{"id": i, "text": text, "finish": finish}
+                            for i, _, text, finish in answers])
+        return tasks, texts
+
+    def test_label_answers(self):
+        chats = [("qa-1-0", ["who"], "me", "stop"),
+                 ("math-1-1", ["1+1", "2", "why"], "so it is", "length")]
+        tasks, answers = self.write_chats("chats", chats)
+        words = ("label", "--target", self.target, "--tasks", tasks, "--answers", answers,
+                 "--dtype", "f32")
+        self.distill(*words, "--out", self.dir / "labelled")
+        shard, = teach.load_shards(self.dir / "labelled")
+        t = tokens.open_tokenizer(self.target)
+        first = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+        self.assertEqual([teach.KINDS[k] for k in shard["kind"]], ["qa", "math"])
+        row = shard["tokens"][0].tolist()
+        used = len(t.encode(f"{first[0]}who{first[1]}me<|im_end|>"))
+        self.assertEqual(t.decode(row[:used]), f"{first[0]}who{first[1]}me<|im_end|>")
+        chosen = np.flatnonzero(~shard["given"][0]).tolist()
+        self.assertEqual(chosen, [used - 3, used - 2, used - 1])
+        chosen = [i for i, g in zip(shard["tokens"][1], shard["given"][1]) if not g]
+        self.assertEqual(t.decode(chosen), "2<|im_end|>so it is")
+        model = llama.load_gguf(self.target)
+        logits = model(torch.from_numpy(shard["tokens"]).long())
+        logp, top = torch.topk(torch.log_softmax(logits, -1), teach.TOP)
+        for row in range(2):
+            for at in np.flatnonzero(~shard["given"][row]) - 1:
+                np.testing.assert_array_equal(shard["top_id"][row, at], top[row, at])
+                np.testing.assert_allclose(shard["top_logp"][row, at], logp[row, at], atol=1e-2)
+        stored = shard["top_id"].any(-1)
+        self.assertEqual(stored.sum(), (~shard["given"]).sum())
+
+    def test_top_of_blocks(self):
+        g = torch.Generator().manual_seed(4)
+        logits = torch.randn((5, 40 * label.BLOCK + 3), generator=g)
+        values, ids = label.top_of(logits, 32)
+        expected = logits.topk(32, -1)
+        torch.testing.assert_close(values, expected.values)
+        torch.testing.assert_close(ids, expected.indices)
+
+    def test_training_goes_on_where_it_was_stopped(self):
+        d = self.dir
+        self.distill("teach", "--target", self.target, "--out", d / "go", "--shards", 1, "--rows",
+                     12, "--length", 24, "--dtype", "f32")
+        words = ("train", "--target", self.target, "--data", d / "go", "--dtype", "f32", "--width",
+                 32, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--ff", 48, "--batch", 96,
+                 "--random-candidates", 64)
+        whole = self.distill(*words, "--out", d / "whole.pt", "--steps", 12)
+
+        class Stopped(Exception):
+            pass
+        steps, take_step = [], train.take_step
+
+        def stop_after_five(*given):
+            if len(steps) == 5:
+                raise Stopped
+            steps.append(take_step(*given))
+            return steps[-1]
+        train.take_step = stop_after_five
+        try:
+            with self.assertRaises(Stopped):
+                self.distill(*words, "--out", d / "half.pt", "--steps", 12, "--save-every", 0)
+        finally:
+            train.take_step = take_step
+        rest = self.distill(*words, "--out", d / "half.pt", "--steps", 12)
+        np.testing.assert_allclose(steps + rest, whole, rtol=1e-5)
+
+    def test_init_from_gguf(self):
+        d = self.dir
+        self.distill("teach", "--target", self.target, "--out", d / "own", "--shards", 1, "--rows",
+                     4, "--length", 16, "--dtype", "f32")
+        self.distill("train", "--init", self.target, "--data", d / "own", "--dtype", "f32", "--out",
+                     d / "own.pt", "--steps", 1, "--lr", 1e-9, "--batch", 64)
+        before, after = llama.load_gguf(self.target), llama.load_checkpoint(d / "own.pt")
+        for (name, p), q in zip(before.named_parameters(), after.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6, msg=name)
+
+    def test_excluded_texts_are_refused(self):
+        path = self.dir / "excluded.jsonl"
+        write_lines(path, [{"turns": [
+            "Name the three largest rivers of this small country, and say why.", "Who was it?",
+            "Why?"]}])
+        exclusion = exclude.Exclusion([path])
+        for text, refused in (("So: name THE three largest rivers of this small country!", True),
+                              ("Name the three largest rivers of this big country", False),
+                              ("the largest rivers", False), ("Tell me. Who was it", True),
+                              ("Why?", False)):
+            with self.subTest(text):
+                self.assertEqual(exclusion.finds(text), refused)
+        self.assertEqual(exclusion.keep(["Who was it?", "Who is it?"]), ["Who is it?"])
+        self.assertEqual(exclusion.refused, 1)
+        text = self.dir / "with-excluded.txt"
+        asks = "It asks: Name the three largest rivers of this small country. "
+        text.write_text("other words " * 20 + "\n\n" + asks * 3)
+        args = ["teach", "--target", self.target, "--out", "x", "--passages", str(text),
+                "--exclude", str(path)]
+        self.assertEqual(len(teach.Plan(distill.parser_of().parse_args(args)).passages), 1)
+
+    def test_prompts(self):
+        d = self.dir
+        passages = [f"Passage {i} says this. " * 12 for i in range(5)]
+        (d / "passages.txt").write_text("\n\n".join(passages))
+        (d / "german.txt").write_text("Das ist ein Satz.\nDas ist noch einer.")
+        (d / "turns.txt").write_text('"How are you?"\n"Who was that man?"')
+        (d / "not.jsonl").write_text('{"turns": ["Who was that man?"]}')
+        words = ("prompts", "--passages", d / "passages.txt", "--sentences", d / "german.txt",
+                 "--turns", d / "turns.txt", "--exclude", d / "not.jsonl", "--out",
+                 d / "tasks.jsonl")
+        self.distill(*words, "--count", 300)
+        tasks = [json.loads(line) for line in (d / "tasks.jsonl").read_text().splitlines()]
+        texts = [task["messages"][0]["content"] for task in tasks]
+        self.assertEqual((len(set(texts)), len({task["id"] for task in tasks})), (300, 300))
+        self.assertEqual({task["id"].split("-")[0] for task in tasks}, set(kinds.makers()))
+        self.assertIn("How are you?", texts)
+        self.assertNotIn("Who was that man?", texts)
+        self.assertFalse([t for t in texts if "{" in t and "}" in t])
+        self.assertLessEqual(set(kinds.makers()), set(teach.KINDS))
+        tasks, answers = self.write_chats("first", [("qa-1-0", ["a"], "yes", "stop"),
+                                                    ("qa-1-1", ["b"], "no", "length")])
+        self.distill(*words[:-1], d / "more.jsonl", "--after", tasks, answers)
+        task, = (json.loads(line) for line in (d / "more.jsonl").read_text().splitlines())
+        self.assertEqual([m["role"] for m in task["messages"]], ["user", "assistant", "user"])
+        self.assertEqual([m["content"] for m in task["messages"][:2]], ["a", "yes"])
+
+    def test_chains(self):
+        for right, counts in (([], (0, 0)), ([1, 1, 1, 1], (3, 3)), ([0, 0], (0, 3)),
+                              ([1, 0, 1, 1, 0], (3, 4)), ([1], (1, 1))):
+            with self.subTest(right):
+                self.assertEqual(accept.chain_counts(right), counts)
+        self.assertEqual(accept.chain_counts([1, 1, 1, 0, 1], depth=4), (4, 5))
+
+    def test_acceptance_on_prompts(self):
+        d = self.dir
+        lines = [{"category": c, "turns": [f"{c} {i}"]} for c in "ab" for i in range(3)]
+        lines.append({"category": "c", "turns": ["long " * 60]})
+        write_lines(d / "prompts.jsonl", lines)
+        words = ("--prompts", d / "prompts.jsonl", "--target", self.target, "--limit", 5,
+                 "--tokens", 12, "--longest", 60, "--texts", d / "texts.json", "--dtype", "f32")
+        itself = self.distill("evaluate", "--draft", self.target, *words)["chains"]
+        self.assertEqual({k: v["texts"] for k, v in itself.items()}, {"a": 3, "b": 2, "all": 5})
+        self.assertEqual(itself["all"]["acceptance"], 1.0)
+        model = llama.load_gguf(self.target)
+        for _, start, text in json.loads((d / "texts.json").read_text()):
+            logits = model(torch.tensor([text]))[0, start - 1:-1]
+            self.assertEqual(logits.argmax(-1).tolist(), text[start:])
 
     def test_errors_say_what_is_wrong(self):
         other = str(self.dir / "other.gguf")

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a draft model for a target: teach, train, export, evaluate. See README.md here."""
+"""Makes a draft model for a target: teach (or prompts, label), train, export, evaluate. See
+README.md here."""
 import argparse
+import importlib
 import sys
+
+SHOW = argparse.ArgumentDefaultsHelpFormatter
 
 
 def add_common(parser, dtype):
@@ -13,13 +17,19 @@ def add_common(parser, dtype):
                             help="numbers of the computation (%(default)s)")
 
 
-def parser_of():
-    show = argparse.ArgumentDefaultsHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+def add_exclude(parser):
+    parser.add_argument("--exclude", nargs="*",
+                        help="files with texts that must not be trained on, such as a benchmark's "
+                        "prompts: a text that contains one is refused (exclude.py)")
 
-    p = commands.add_parser("teach", formatter_class=show, help="the target writes text, in shards")
-    p.add_argument("--target", required=True, help="GGUF, architecture llama, any weight type")
+
+def add_target(parser):
+    parser.add_argument("--target", required=True, help="GGUF, architecture llama, any weight type")
+
+
+def add_teach(commands):
+    p = commands.add_parser("teach", formatter_class=SHOW, help="the target writes text, in shards")
+    add_target(p)
     p.add_argument("--out", required=True, help="folder for the shards")
     p.add_argument("--shards", type=int, default=36, help="batches to write")
     p.add_argument("--rows", type=int, default=192, help="rows a shard")
@@ -32,13 +42,55 @@ def parser_of():
     p.add_argument("--openers", help="text file of openers, one a line")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--show", action="store_true", help="print a row of each shard")
+    add_exclude(p)
     add_common(p, "bf16")
 
-    p = commands.add_parser("train", formatter_class=show, help="the student learns from shards")
+
+def add_prompts(commands):
+    p = commands.add_parser("prompts", formatter_class=SHOW,
+                            help="tasks for foretoken batch: users' turns")
+    p.add_argument("--out", required=True, help="file of tasks to write (JSON lines)")
+    p.add_argument("--count", type=int, default=1000)
+    p.add_argument("--kinds", help="only these kinds of turns.txt, separated by commas")
+    p.add_argument("--passages", nargs="*",
+                   help="files of paragraphs parted by empty lines, for turns with a text")
+    p.add_argument("--sentences", nargs="*",
+                   help="files of German sentences, one a line, for turns that want a translation")
+    p.add_argument("--topics", nargs="*",
+                   help="files of topics, one a line, besides those of turns.txt")
+    p.add_argument("--turns", nargs="*",
+                   help="files of whole first turns, one a line as a JSON string")
+    p.add_argument("--after", nargs=2, metavar=("TASKS", "ANSWERS"),
+                   help="instead of first turns: a further turn for each of these tasks")
+    p.add_argument("--max-tokens", type=int, default=256, help="of an answer")
+    p.add_argument("--seed", type=int, default=1)
+    add_exclude(p)
+
+
+def add_label(commands):
+    p = commands.add_parser("label", formatter_class=SHOW, help="answered tasks become shards")
+    add_target(p)
+    p.add_argument("--tasks", nargs="+", required=True, help="files of tasks")
+    p.add_argument("--answers", nargs="+", required=True,
+                   help="the answers of foretoken batch to each file")
+    p.add_argument("--out", required=True, help="folder for the shards")
+    p.add_argument("--prefix", default="", help="of the shards' names, to add more to a folder")
+    p.add_argument("--rows", type=int, default=64, help="rows a shard")
+    p.add_argument("--batch", type=int, default=8, help="rows of a pass")
+    p.add_argument("--length", type=int, default=1024,
+                   help="tokens a row at most; what is longer is cut")
+    p.add_argument("--seed", type=int, default=1)
+    add_exclude(p)
+    add_common(p, "bf16")
+
+
+def add_train(commands):
+    p = commands.add_parser("train", formatter_class=SHOW, help="the student learns from shards")
     p.add_argument("--target", help="GGUF of the teacher: a new student's embedding comes from it")
-    p.add_argument("--init", help="go on from this checkpoint instead")
-    p.add_argument("--data", required=True, help="folder of shards")
-    p.add_argument("--out", required=True, help="checkpoint to write")
+    p.add_argument("--init", help="go on from this checkpoint or GGUF instead")
+    p.add_argument("--data", required=True, nargs="+", help="folders of shards")
+    p.add_argument("--out", required=True, help="checkpoint to write; with its ending replaced by "
+                   ".progress the file from which the same command goes on")
     p.add_argument("--width", type=int, default=256)
     p.add_argument("--layers", type=int, default=3)
     p.add_argument("--heads", type=int, default=4)
@@ -46,48 +98,86 @@ def parser_of():
     p.add_argument("--ff", type=int, default=768, help="width of the feed-forward part")
     p.add_argument("--add-layers", type=int, default=0, help="layers with zero output to add first")
     p.add_argument("--steps", type=int, default=4260)
-    p.add_argument("--batch", type=int, default=12, help="rows a step")
+    p.add_argument("--batch", type=int, default=4224, help="positions a step, about")
     p.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
+    p.add_argument("--cooldown", type=float, default=0.4,
+                   help="share of the steps in which the rate falls to zero")
+    p.add_argument("--sharpen", type=float, default=1.0,
+                   help="learn the teacher's probabilities to this power: above 1 for greedy texts")
     p.add_argument("--random-candidates", type=int, default=2048)
+    p.add_argument("--save-every", type=float, default=180, help="seconds between checkpoints")
     p.add_argument("--log-every", type=int, default=50, help="steps")
     p.add_argument("--seed", type=int, default=1)
     add_common(p, "bf16")
 
-    p = commands.add_parser("export", formatter_class=show, help="checkpoint to GGUF")
+
+def add_export(commands):
+    p = commands.add_parser("export", formatter_class=SHOW, help="checkpoint to GGUF")
     p.add_argument("--student", required=True, help="checkpoint")
     p.add_argument("--target", required=True, help="GGUF whose tokenizer is copied")
     p.add_argument("--out", required=True, help="GGUF to write")
     p.add_argument("--type", default="f16", choices=("f16", "f32"))
     p.add_argument("--name", help="general.name of the file")
 
-    p = commands.add_parser("evaluate", formatter_class=show, help="agreement on held-out shards")
+
+def add_evaluate(commands):
+    p = commands.add_parser("evaluate", formatter_class=SHOW,
+                            help="agreement on held-out shards, acceptance on prompts")
     p.add_argument("--draft", required=True, help="checkpoint, or GGUF of any weight type")
-    p.add_argument("--data", required=True, help="folder of shards that were not trained on")
-    add_common(p, None)
+    p.add_argument("--data", nargs="*", help="folders of shards that were not trained on")
+    p.add_argument("--prompts", help="JSON lines with `turns` or `prompt`, and `category`: how "
+                   "often drafted chains are accepted in the target's greedy answers")
+    p.add_argument("--target", help="--prompts: GGUF of the target")
+    p.add_argument("--limit", type=int, default=40,
+                   help="--prompts: how many, evenly from the categories")
+    p.add_argument("--longest", type=int, default=700,
+                   help="--prompts: longer ones (tokens) are passed over")
+    p.add_argument("--tokens", type=int, default=128, help="--prompts: of an answer at most")
+    p.add_argument("--depth", type=int, default=2, help="--prompts: tokens drafted a round")
+    p.add_argument("--texts", help="--prompts: file for the target's answers, which are taken "
+                   "from there if it exists")
+    add_common(p, "bf16")
+
+
+COMMANDS = {"teach": add_teach, "prompts": add_prompts, "label": add_label, "train": add_train,
+            "export": add_export, "evaluate": add_evaluate}
+
+
+def parser_of():
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for add in COMMANDS.values():
+        add(commands)
     return parser
+
+
+def check(parser, args):
+    """Flags that only make sense together."""
+    if args.command == "train" and bool(args.target) == bool(args.init):
+        parser.error("train: pass one of --target (a new student) and --init (go on)")
+    if args.command == "label" and len(args.tasks) != len(args.answers):
+        parser.error("label: pass as many files to --answers as to --tasks")
+    if args.command == "evaluate" and not (args.data or args.prompts):
+        parser.error("evaluate: pass --data, --prompts or both")
+    if args.command == "evaluate" and args.prompts and not args.target:
+        parser.error("evaluate: --prompts needs --target")
 
 
 def main(argv=None):
     parser = parser_of()
     args = parser.parse_args(argv)
-    if args.command == "train" and bool(args.target) == bool(args.init):
-        parser.error("train: pass one of --target (a new student) and --init (go on)")
+    check(parser, args)
     try:
         import torch
     except ImportError:
         sys.exit("distill: PyTorch is missing: pip install -r tools/distill/requirements.txt")
-    import evaluate
-    import export
-    import teach
-    import train
     if getattr(args, "threads", 0) > 0:
         torch.set_num_threads(args.threads)
     device = getattr(args, "device", "cpu")
     args.torch_device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" \
         else device
     args.torch_dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[getattr(args, "dtype", "f32")]
-    command = {"teach": teach.teach, "train": train.train, "export": export.export,
-               "evaluate": evaluate.evaluate}[args.command]
+    command = getattr(importlib.import_module(args.command), args.command)
     try:
         return command(args)
     except (ValueError, OSError) as error:

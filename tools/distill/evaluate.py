@@ -11,17 +11,20 @@ import json
 
 import torch
 
+from accept import chains, prompt_texts
 from llama import load_checkpoint, load_gguf
 from teach import KINDS, load_shards
 
 
 @torch.no_grad()
 def measure(draft, data, batch=8):
-    """{kind: {"positions", "greedy", "overlap"}}, with "all" and "with_given" among the kinds."""
+    """data: shards. {kind: {"positions", "greedy", "overlap"}}, with "all" and "with_given" among
+    the kinds."""
     sums = torch.zeros(len(KINDS) + 1, 3, dtype=torch.float64)
     device = draft.token_embd.device
-    for at in range(0, len(data["tokens"]), batch):
-        part = {k: torch.from_numpy(v[at:at + batch]).to(device) for k, v in data.items()}
+    parts = ({k: torch.from_numpy(v[at:at + batch]).to(device) for k, v in shard.items()}
+             for shard in data for at in range(0, len(shard["tokens"]), batch))
+    for part in parts:
         logits = draft(part["tokens"].long())[:, :-1].float()
         ids = part["top_id"][:, :-1].long()
         p = part["top_logp"][:, :-1].float().exp()
@@ -45,9 +48,13 @@ def evaluate(args):
     """Prints one JSON object and returns it."""
     load = load_gguf if args.draft.endswith(".gguf") else load_checkpoint
     draft = load(args.draft, device=args.torch_device).eval()
-    data = load_shards(args.data)
-    if int(data["top_id"].max()) >= draft.config.vocab:
-        raise ValueError(f"{args.data}: made with another vocabulary than the draft's")
-    result = measure(draft, data)
+    result = {}
+    if args.data:
+        data = load_shards(args.data)
+        if max(int(d["top_id"].max()) for d in data) >= draft.config.vocab:
+            raise ValueError(f"{args.data}: made with another vocabulary than the draft's")
+        result |= measure(draft, data)
+    if args.prompts:
+        result["chains"] = chains(draft, prompt_texts(args), args.depth)
     print(json.dumps(result))
     return result

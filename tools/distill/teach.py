@@ -17,10 +17,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from exclude import Exclusion
 from llama import Cache, load_gguf
 from tokens import Chat, open_tokenizer
 
-KINDS = ("chat", "own", "free", "passage")  # opener given; wholly the teacher's; no chat; with text
+KINDS = ("chat", "own", "free", "passage",  # opener given; wholly the teacher's; no chat; with text
+         # of `prompts` (kinds.py), with answers of foretoken:
+         "turn", "writing", "roleplay", "knowledge", "qa", "reasoning", "coding", "math",
+         "translation", "summary", "extract", "question", "other", "search")
 TOP = 32
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)  # of assistant turns
 USER_TOKENS = 80  # a user's turn is ended there
@@ -103,8 +107,10 @@ class Plan:
             raise ValueError("--chat-share and --free-share are more than 1 together")
         self.chat = Chat(self.tokenizer) if args.free_share < 1 else None
         text = Path(args.openers).read_text() if args.openers else OPENERS
-        self.openers = [o for o in (s.strip() for s in text.replace("\n", "|").split("|")) if o]
-        self.passages = read_passages(args.passages) if args.passages else []
+        exclusion = Exclusion(args.exclude)
+        openers = [o for o in (s.strip() for s in text.replace("\n", "|").split("|")) if o]
+        self.openers = exclusion.keep(openers)
+        self.passages = exclusion.keep(read_passages(args.passages)) if args.passages else []
         if args.passages and not self.passages:
             raise ValueError(f"{args.passages}: no paragraph of 20 words or more")
 
@@ -168,12 +174,12 @@ def teach(args):
             print(plan.tokenizer.decode(rows[0].tokens), flush=True)
 
 
-def load_shards(folder):
-    """All shards of a folder as one dict of arrays."""
-    paths = sorted(p for p in Path(folder).glob("*.npz") if not p.name.endswith(".part.npz"))
+def load_shards(folders):
+    """All shards of a folder, or of several, each a dict of arrays."""
+    folders = [folders] if isinstance(folders, (str, Path)) else folders
+    paths = [p for folder in folders for p in sorted(Path(folder).glob("*.npz"))
+             if not p.name.endswith(".part.npz")]
     if not paths:
-        raise ValueError(f"{folder}: no shards: run `teach --out {folder}` first")
-    shards = [dict(np.load(p)) for p in paths]
-    if len({s["tokens"].shape[1] for s in shards}) != 1:
-        raise ValueError(f"{folder}: shards of different --length")
-    return {key: np.concatenate([s[key] for s in shards]) for key in shards[0]}
+        raise ValueError(f"{', '.join(map(str, folders))}: no shards: run `teach --out` or "
+                         "`label --out` first")
+    return [dict(np.load(p)) for p in paths]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The student learns the teacher's distribution from shards.
+"""The student learns the teacher's distribution from shards, at the positions whose next token the
+teacher chose.
 
 Loss: cross-entropy to the teacher's 16 likeliest tokens, the student's softmax taken over sampled
 candidates: the 6 likeliest of every position in the batch, and random others that stand for the
@@ -7,7 +8,10 @@ rest of the vocabulary (their logits are raised by log(rest / drawn), so that th
 estimates the sum over all)."""
 import json
 import math
+import os
 import time
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -71,32 +75,76 @@ def grow(student, layers):
     return student
 
 
-def loss_of(student, tokens, top_id, top_logp, n_random, generator):
-    """Mean loss of a batch: tokens [B, T], top_id and top_logp [B, T, LEARN_TOP]."""
-    vocab = student.config.vocab
-    hidden = student.hidden(tokens).flatten(0, 1)
+class CandidateLoss(torch.autograd.Function):
+    """Sum over positions of the cross-entropy of p to the softmax of hidden @ weight.T + bias, part
+    by part: nothing of size [positions, candidates] is kept, gradients are made in the forward
+    pass.
+
+    hidden [n, width], weight [candidates, width], bias [candidates]; index [n, k] candidates of the
+    teacher's tokens and p [n, k] their weights, 0 for those that are none."""
+
+    PART = 512
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, index, p):
+        d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=torch.float32)
+        loss = 0.0
+        for at in range(0, len(hidden), CandidateLoss.PART):
+            part = slice(at, at + CandidateLoss.PART)
+            logits = F.linear(hidden[part], weight).float().add_(bias)
+            mine = logits.gather(1, index[part])
+            total = torch.logsumexp(logits, 1, keepdim=True)
+            loss += float((p[part] * (total - mine)).sum())
+            d = logits.sub_(total).exp_().mul_(p[part].sum(1, keepdim=True))
+            d.scatter_add_(1, index[part], -p[part])
+            d = d.to(hidden.dtype)
+            d_hidden[part] = d @ weight
+            d_weight += d.T @ hidden[part]
+        ctx.save_for_backward(d_hidden, d_weight)
+        return hidden.new_tensor(loss, dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx, scale):
+        d_hidden, d_weight = ctx.saved_tensors
+        return d_hidden * scale, d_weight * scale, None, None, None
+
+
+def candidates_of(top_id, vocab, n_random, generator):
+    """(ids of the candidates, place of each token among them or -1, bias): the likeliest of each
+    position, and random others whose logits are raised so that they stand for all the rest."""
     always = torch.unique(top_id[..., :CANDIDATE_TOP])
-    place = torch.full((vocab,), -1, device=tokens.device)
-    place[always] = torch.arange(len(always), device=tokens.device)
-    drawn = torch.randperm(vocab, generator=generator)[:n_random].to(tokens.device)
+    place = torch.full((vocab,), -1, device=top_id.device)
+    place[always] = torch.arange(len(always), device=top_id.device)
+    drawn = torch.randperm(vocab, generator=generator)[:n_random].to(top_id.device)
     drawn = drawn[place[drawn] < 0]
-    place[drawn] = torch.arange(len(always), len(always) + len(drawn), device=tokens.device)
-    logits = F.linear(hidden, student.token_embd[torch.cat([always, drawn])]).float()
-    raised = math.log((vocab - len(always)) / len(drawn)) if len(drawn) else 0.0
-    sums = torch.cat([logits[:, :len(always)], logits[:, len(always):] + raised], 1)
-    total = torch.logsumexp(sums, -1)
-    index = place[top_id.flatten(0, 1)]
-    p = top_logp.flatten(0, 1).float().exp() * (index >= 0)
-    mine = logits.gather(1, index.clamp(min=0))
-    return (p * (total[:, None] - mine)).sum() / p.sum()
+    place[drawn] = torch.arange(len(always), len(always) + len(drawn), device=top_id.device)
+    bias = torch.zeros(len(always) + len(drawn), device=top_id.device)
+    if len(drawn):
+        bias[len(always):] = math.log((vocab - len(always)) / len(drawn))
+    return torch.cat([always, drawn]), place, bias
 
 
-def learning_rate(step, steps, peak):
-    """Linear over the first 2 %, then cosine to zero."""
-    warm = max(1, steps // 50)
-    if step < warm:
-        return peak * (step + 1) / warm
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+def loss_of(student, tokens, top_id, top_logp, n_random, generator, wanted=None, sharpen=1.0):
+    """Mean loss of a batch: tokens [B, T], top_id and top_logp [B, T, LEARN_TOP]; wanted [B, T]:
+    the positions that count, None: all. sharpen: the teacher's probabilities to this power."""
+    hidden = student.hidden(tokens)
+    if torch.is_autocast_enabled(hidden.device.type):
+        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    wanted = torch.ones_like(tokens, dtype=torch.bool) if wanted is None else wanted
+    hidden, top_id, top_logp = hidden[wanted], top_id[wanted], top_logp[wanted].float()
+    ids, place, bias = candidates_of(top_id, student.config.vocab, n_random, generator)
+    index = place[top_id]
+    p = (top_logp * sharpen).exp() * (index >= 0)
+    p = p / p.sum(1, keepdim=True) if sharpen != 1.0 else p
+    weight = student.token_embd[ids].to(hidden.dtype)
+    return CandidateLoss.apply(hidden, weight, bias, index.clamp(min=0), p) / p.sum()
+
+
+def learning_rate(step, steps, peak, cooldown=0.4):
+    """Linear over the first 2 %, then constant, then linear to zero over the last `cooldown` of the
+    steps."""
+    warm, down = max(1, steps // 50), max(1, round(steps * cooldown))
+    return peak * min((step + 1) / warm, 1.0, (steps - step) / down)
 
 
 def optimizer_of(student, peak):
@@ -106,42 +154,128 @@ def optimizer_of(student, peak):
                               {"params": others, "weight_decay": 0.0}], lr=peak, betas=(0.9, 0.95))
 
 
+class Batches:
+    """Batches of about `budget` positions, from one shard each, padding cut off. A pass takes every
+    row once, in an order that depends on the seed and the pass only, so training that goes on gets
+    what it would have got."""
+
+    def __init__(self, folders, budget, seed):
+        self.shards, self.budget, self.seed = load_shards(folders), budget, seed
+        for shard in self.shards:
+            shard["top_id"] = np.ascontiguousarray(shard["top_id"][..., :LEARN_TOP])
+            shard["top_logp"] = np.ascontiguousarray(shard["top_logp"][..., :LEARN_TOP])
+            shard["wanted"] = np.zeros_like(shard["given"])
+            shard["wanted"][:, :-1] = ~shard["given"][:, 1:]
+        self.largest = max(int(s["top_id"].max()) for s in self.shards)
+        self.rows = sum(len(s["tokens"]) for s in self.shards)
+
+    def order(self, number):
+        """[(shard, rows)] of a pass."""
+        rng = np.random.default_rng((self.seed, number))
+        result = []
+        for i, shard in enumerate(self.shards):
+            count, length = shard["tokens"].shape
+            size = max(1, self.budget // length)
+            rows = rng.permutation(count)
+            result += [(i, np.sort(rows[at:at + size])) for at in range(0, count, size)]
+        return [result[i] for i in rng.permutation(len(result))]
+
+    def steps(self, start, stop):
+        """(step, batch) of steps start to stop - 1."""
+        step, number = 0, 0
+        while step < stop:
+            for i, rows in self.order(number):
+                if start <= step < stop:
+                    yield step, self.batch(i, rows)
+                step += 1
+            number += 1
+
+    def batch(self, i, rows):
+        shard = self.shards[i]
+        wanted = shard["wanted"][rows]
+        length = int(np.flatnonzero(wanted.any(0)).max()) + 1 if wanted.any() else 1
+        tokens, top_id, top_logp, wanted = (
+            torch.from_numpy(shard[k][rows, :length])
+            for k in ("tokens", "top_id", "top_logp", "wanted"))
+        return tokens.long(), top_id.long(), top_logp, wanted
+
+
+class State:
+    """Student, optimizer and step; `save` writes all of it, so that the same command goes on from
+    there."""
+
+    def __init__(self, args):
+        self.path = Path(args.out)
+        self.progress = self.path.with_suffix(".progress")
+        resumed = self.progress.exists()
+        if resumed:
+            saved = torch.load(self.progress, map_location="cpu", weights_only=True)
+            student = Llama(Config(**saved["config"]))
+            student.load_state_dict(saved["weights"])
+        else:
+            student = grow(first_student(args), args.add_layers)
+        self.student = student.to(args.torch_device).requires_grad_(True).train()
+        self.optimizer = optimizer_of(self.student, args.lr)
+        self.step = 0
+        if resumed:
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.step = saved["step"]
+            print(f"{self.progress}: goes on from step {self.step}", flush=True)
+
+    def save(self):
+        part = self.progress.with_suffix(".part")
+        torch.save({"config": asdict(self.student.config), "weights": self.student.state_dict(),
+                    "optimizer": self.optimizer.state_dict(), "step": self.step}, part)
+        os.replace(part, self.progress)
+        save_checkpoint(self.student, self.path, steps=self.step)
+
+
+def first_student(args):
+    if not args.init:
+        return new_student(args)
+    return load_gguf(args.init) if args.init.endswith(".gguf") else load_checkpoint(args.init)
+
+
+def take_step(state, batch, args, generator):
+    """One step of the optimizer; returns the loss."""
+    tokens, top_id, top_logp, wanted = (b.to(args.torch_device) for b in batch)
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate(state.step, args.steps, args.lr, args.cooldown)
+    bf16 = args.torch_dtype == torch.bfloat16
+    with torch.autocast(args.torch_device, torch.bfloat16, enabled=bf16):
+        loss = loss_of(state.student, tokens, top_id, top_logp, args.random_candidates, generator,
+                       wanted, args.sharpen)
+    state.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(state.student.parameters(), 1.0)
+    state.optimizer.step()
+    state.step += 1
+    return loss.item()
+
+
 def train(args):
-    """Trains and writes args.out; returns the loss of each step."""
+    """Trains and writes args.out; returns the loss of each step that this call has made."""
     torch.manual_seed(args.seed)
-    data = load_shards(args.data)
-    student = load_checkpoint(args.init) if args.init else new_student(args)
-    student = grow(student, args.add_layers).to(args.torch_device).train()
-    if int(data["top_id"].max()) >= student.config.vocab:
+    state = State(args)
+    batches = Batches(args.data, args.batch, args.seed)
+    if batches.largest >= state.student.config.vocab:
         raise ValueError(f"{args.data}: made with another vocabulary than the student's")
-    optimizer = optimizer_of(student, args.lr)
-    generator = torch.Generator().manual_seed(args.seed)
-    rng = np.random.default_rng(args.seed)
-    count, losses, began = len(data["tokens"]), [], time.monotonic()
-    order = np.array([], np.int64)
-    for step in range(args.steps):
-        while len(order) < args.batch:  # whole passes over the rows, each in a new order
-            order = np.concatenate([order, rng.permutation(count)])
-        rows, order = np.sort(order[:args.batch]), order[args.batch:]
-        batch = [torch.from_numpy(data[k][rows]).to(args.torch_device)
-                 for k in ("tokens", "top_id", "top_logp")]
-        batch = [batch[0].long()] + [b[..., :LEARN_TOP] for b in batch[1:]]
-        batch[1] = batch[1].long()
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args.steps, args.lr)
-        with torch.autocast(args.torch_device, torch.bfloat16,
-                            enabled=args.torch_dtype == torch.bfloat16):
-            loss = loss_of(student, *batch, args.random_candidates, generator)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-        if (step + 1) % args.log_every == 0 or step + 1 == args.steps:
-            seen = (step + 1) * args.batch * data["tokens"].shape[1]
+    losses, seen, began = [], 0, time.monotonic()
+    saved = began
+    for step, batch in batches.steps(state.step, args.steps):
+        generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
+        if batch[3].any():
+            losses.append(take_step(state, batch, args, generator))
+        else:
+            state.step += 1
+        seen += batch[0].numel()
+        if state.step % args.log_every == 0 or state.step == args.steps:
             recent = losses[-args.log_every:]
-            print(json.dumps({"step": step + 1, "loss": round(sum(recent) / len(recent), 4),
+            print(json.dumps({"step": state.step,
+                              "loss": round(sum(recent) / max(1, len(recent)), 4),
                               "tokens_per_s": round(seen / (time.monotonic() - began))}),
                   flush=True)
-    save_checkpoint(student, args.out, steps=args.steps)
+        if time.monotonic() - saved > args.save_every or state.step == args.steps:
+            state.save()
+            saved = time.monotonic()
     return losses

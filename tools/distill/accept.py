@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Greedy acceptance of drafted chains, without running a server.
+
+In a round the draft proposes `depth` tokens, each its own first choice. The target accepts those
+before the first that is not its own first choice, and says the next token itself. While the drafted
+tokens are right, the draft has read the target's own text. So one pass of the draft over that text
+says which would be right, and the rounds are counted from that."""
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from llama import Cache, load_gguf
+from tokens import Chat, open_tokenizer
+
+DEPTH = 2
+
+
+def choose_prompts(path, limit, tokenizer, chat, longest):
+    """[(category, tokens)]: the first turns of a file, evenly from its categories, in the file's
+    order; prompts of more than `longest` tokens are passed over."""
+    by_category = {}
+    for line in map(json.loads, Path(path).read_text(encoding="utf-8").splitlines()):
+        text = line["turns"][0] if "turns" in line else line["prompt"]
+        tokens = [*chat.first, *tokenizer.encode(text, special=False), *chat.to_assistant]
+        if len(tokens) <= longest:
+            by_category.setdefault(line.get("category", "all"), []).append(tokens)
+    chosen, rank = [], 0
+    while len(chosen) < limit and rank < max(map(len, by_category.values()), default=0):
+        chosen += [(c, rows[rank]) for c, rows in by_category.items() if rank < len(rows)]
+        rank += 1
+    return chosen[:limit]
+
+
+@torch.no_grad()
+def greedy_texts(target, prompts, count, ends):
+    """Each prompt with the target's answer behind it: `count` tokens at most, ended by one of
+    `ends`."""
+    texts, stopped = [list(p) for p in prompts], [False] * len(prompts)
+    longest = max(map(len, prompts)) + count
+    cache = Cache(target, len(prompts), longest)
+    for position in range(longest - 1):
+        column = [[t[position] if position < len(t) else t[-1]] for t in texts]
+        hidden = target.hidden(torch.tensor(column, device=target.token_embd.device), cache)[:, 0]
+        asked = [i for i, t in enumerate(texts) if len(t) == position + 1 and not stopped[i]]
+        if asked:
+            best = F.linear(hidden[asked], target.head()).argmax(-1).tolist()
+            for i, token in zip(asked, best):
+                texts[i].append(token)
+                stopped[i] = token in ends or len(texts[i]) == len(prompts[i]) + count
+        if all(stopped):
+            break
+    return texts
+
+
+def chain_counts(right, depth=DEPTH):
+    """(accepted, drafted) of the rounds over an answer; right[i]: the draft's choice for token i is
+    the target's. At the end of a text no more is drafted than it has tokens."""
+    at = accepted = drafted = 0
+    while at < len(right):
+        n = min(depth, len(right) - at)
+        good = 0
+        while good < n and right[at + good]:
+            good += 1
+        accepted, drafted, at = accepted + good, drafted + n, at + good + 1
+    return accepted, drafted
+
+
+@torch.no_grad()
+def right_tokens(draft, text, start):
+    """For each token of the text from `start` on: is it the draft's first choice behind those
+    before it?"""
+    tokens = torch.tensor([text], device=draft.token_embd.device)
+    hidden = draft.hidden(tokens[:, :-1])[0, start - 1:]
+    return (F.linear(hidden, draft.head()).argmax(-1) == tokens[0, start:]).tolist()
+
+
+def prompt_texts(args):
+    """[(category, prompt's length, text)]; kept in args.texts if that is given."""
+    path = Path(args.texts) if args.texts else None
+    if path and path.exists():
+        return [tuple(t) for t in json.loads(path.read_text())]
+    tokenizer = open_tokenizer(args.target)
+    chat = Chat(tokenizer)
+    chosen = choose_prompts(args.prompts, args.limit, tokenizer, chat, args.longest)
+    target = load_gguf(args.target, args.torch_dtype, args.torch_device)
+    texts = greedy_texts(target, [tokens for _, tokens in chosen], args.tokens, chat.ends)
+    result = [(category, len(tokens), text) for (category, tokens), text in zip(chosen, texts)]
+    if path:
+        path.write_text(json.dumps(result))
+    return result
+
+
+def chains(draft, texts, depth=DEPTH):
+    """{category: {"texts", "accepted", "drafted", "acceptance"}} with "all"."""
+    sums = {}
+    for category, start, text in texts:
+        accepted, drafted = chain_counts(right_tokens(draft, text, start), depth)
+        for name in (category, "all"):
+            sums[name] = sums.get(name, np.zeros(3, np.int64)) + (1, accepted, drafted)
+    return {name: {"texts": int(n), "accepted": int(a), "drafted": int(d),
+                   "acceptance": round(float(a / d), 4)} for name, (n, a, d) in sums.items()}
