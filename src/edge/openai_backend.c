@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chat_prefix.h"
 #include "base/rng.h"
 #include "base/secret.h"
 #include "constrain/constraint.h"
@@ -81,22 +82,6 @@ static ft_status make_prediction(const ft_vocab *vocab, const ft_http_request *q
         return ft_error_set(err, FT_TOO_LARGE,
                             "the prediction has more tokens than the context holds: %u", context);
     return status;
-}
-
-/* Of a conversation to the end of its first user message, so it is the same in all turns. A text of
- * its own: 0. */
-static uint64_t prefix_of(const ft_http_request *q)
-{
-    uint64_t hash = FT_FNV64_INIT;
-    for (size_t i = 0; q->chat && i < q->conversation.n_messages; i++) {
-        const ft_chat_message *m = &q->conversation.messages[i];
-        const char *content = m->content ? m->content : "";
-        hash = ft_fnv64(hash, m->role, strlen(m->role) + 1);
-        hash = ft_fnv64(hash, content, strlen(content) + 1);
-        if (strcmp(m->role, "user") == 0)
-            return hash;
-    }
-    return 0;
 }
 
 static ft_status check_length(size_t n_prompt, uint32_t context, ft_error *err)
@@ -224,6 +209,8 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                      const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
     const uint32_t room = context_of(o->edge) - (uint32_t)t->prompt.tokens.n;
+    const uint64_t prefix =
+        q->chat ? ft_chat_prefix_of(q->conversation.messages, q->conversation.n_messages) : 0;
     ft_gen_request request = {.prompt = t->prompt.tokens.id,
                               .n_prompt = (uint32_t)t->prompt.tokens.n,
                               .prediction = t->prediction.id,
@@ -246,7 +233,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                               .no_speculation = o->no_speculation || q->no_speculation,
                               .no_server_drafts = q->no_speculation,
                               .slo_tokens_per_s = q->slo_tokens_per_s,
-                              .prefix = prefix_of(q),
+                              .prefix = prefix,
                               .key_name = q->key_name};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
         return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");

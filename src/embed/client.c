@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chat_prefix.h"
 #include "edge/edge.h"
 #include "embed/handles.h"
 #include "template/template.h"
@@ -93,6 +94,13 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     return n == 0 || request->on_text(request->ctx, text, n);
 }
 
+/* As the API's, so that a proxy brings the chat to the same server whoever asks. */
+static uint64_t prefix_of(const foretoken_request *request)
+{
+    const ft_chat_message message = {.role = "user", .content = request->prompt};
+    return request->chat ? ft_chat_prefix_of(&message, 1) : 0;
+}
+
 static ft_status render(const foretoken_client *c, const foretoken_request *request, ft_error *err,
                         ft_tokens *out)
 {
@@ -118,6 +126,7 @@ int foretoken_client_generate(foretoken_client *client, const foretoken_request 
     if (status == FT_OK) {
         ours.prompt = prompt.id;
         ours.n_prompt = (uint32_t)prompt.n;
+        ours.prefix = prefix_of(request);
         status = ft_edge_generate(client->edge, &ours, &sink, &err, &stats);
     }
     ft_tokens_deinit(&prompt);

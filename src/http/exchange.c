@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "base/chat_prefix.h"
 #include "http/dialect.h"
 #include "http/json.h"
 #include "http/page.h"
@@ -513,6 +514,9 @@ static ft_status admit(ft_http_exchange *x)
         status = count_client(x);
     if (status != FT_OK || routed != FT_OK)
         return FT_INVALID;
+    const char *prefix = header(x, FT_CHAT_PREFIX_HEADER);
+    if (prefix)
+        ft_chat_prefix_check("http", prefix, strlen(prefix));
     status = check_method(x);
     return status == FT_OK ? check_body(x) : status;
 }

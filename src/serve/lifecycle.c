@@ -129,8 +129,9 @@ static void leave(ft_sess *s)
 void ft_sess_end(ft_sess *s, ft_status code, const char *message)
 {
     ft_vsession *handle = s->handle;
-    FT_LOGI("serve", "session=%llu gone status=%s length=%u rounds=%u",
-            (unsigned long long)s->who.serial, ft_status_name(code), s->text.len, s->record.round);
+    FT_LOGI("serve", "session=%llu gone status=%s length=%u rounds=%u%s%s%s",
+            (unsigned long long)s->who.serial, ft_status_name(code), s->text.len, s->record.round,
+            *message ? " reason=\"" : "", message, *message ? "\"" : "");
     ft_verifier *v = s->verifier;
     leave(s);
     destroy(s);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/chat_prefix.h"
 #include "base/secret.h"
 
 #define INBOX_MAX 32
@@ -29,7 +30,7 @@ struct ft_call {
     grpc_metadata header[2];
     size_t n_header;
     bool has_prefix;
-    char prefix[FT_RPC_PREFIX_DIGITS + 1];
+    char prefix[FT_CHAT_PREFIX_DIGITS + 1];
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
     grpc_status_code code;
@@ -166,7 +167,7 @@ static bool start_all(ft_call *call)
     if (call->client->has_token)
         add_header(call, FT_RPC_AUTHORIZATION, call->client->authorization);
     if (call->has_prefix)
-        add_header(call, FT_RPC_PREFIX, grpc_slice_from_static_string(call->prefix));
+        add_header(call, FT_CHAT_PREFIX_HEADER, grpc_slice_from_static_string(call->prefix));
     ops[0].data.send_initial_metadata.metadata = call->header;
     ops[0].data.send_initial_metadata.count = call->n_header;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &call->initial;

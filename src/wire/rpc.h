@@ -20,9 +20,6 @@
 
 #define FT_RPC_RETRY_AFTER   "retry-after-ms"
 #define FT_RPC_AUTHORIZATION "authorization"
-/* For proxies (ft_call_set_prefix), in so many hexadecimal digits. */
-#define FT_RPC_PREFIX        "foretoken-prefix"
-#define FT_RPC_PREFIX_DIGITS 16
 
 /* A dead peer is noticed after PING + PING_TIMEOUT. A client that pings more often than
  * MIN_RECV_PING gets GOAWAY from the server. */

@@ -13,8 +13,8 @@
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
+#include "base/chat_prefix.h"
 #include "base/rng.h"
-#include "base/secret.h"
 #include "wire/auth.h"
 #include "wire/peer.h"
 #include "wire/stream.h"
@@ -195,19 +195,15 @@ static ft_status check_call(const ft_wire_server_opts *opts, ft_method method,
     return status;
 }
 
-/* Proxies choose a server by it, and nobody else reads it. One that is wrong still tells texts
- * apart, so the call goes on; but its client should know. */
+/* One line of the log a call, however many values it has. */
 static void check_prefix(const grpc_metadata_array *metadata)
 {
-    for (size_t i = 0; i < metadata->count; i++) {
-        char text[2 * FT_RPC_PREFIX_DIGITS];
-        if (grpc_slice_str_cmp(metadata->metadata[i].key, FT_RPC_PREFIX) != 0)
-            continue;
-        ft_rpc_printable(metadata->metadata[i].value, text, sizeof text);
-        if (!ft_hex_is(text, FT_RPC_PREFIX_DIGITS))
-            FT_LOGI("wire",
-                    FT_RPC_PREFIX " ignored value=\"%s\" reason=\"not %d digits of 0-9a-f\"", text,
-                    FT_RPC_PREFIX_DIGITS);
+    bool right = true;
+    for (size_t i = 0; right && i < metadata->count; i++) {
+        const grpc_metadata *m = &metadata->metadata[i];
+        if (grpc_slice_str_cmp(m->key, FT_CHAT_PREFIX_HEADER) == 0)
+            right = ft_chat_prefix_check("wire", (const char *)GRPC_SLICE_START_PTR(m->value),
+                                         GRPC_SLICE_LENGTH(m->value));
     }
 }
 

@@ -14,9 +14,12 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "base/chat_prefix.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "foretoken.h"
 #include "support/program.h"
+#include "support/tap.h"
 #include "support/tiny_pair.h"
 
 #define PROMPT "once upon a time"
@@ -200,6 +203,49 @@ static void test_a_clients_text_is_the_sessions(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+/* The digits that a client sends with its text; it is a client of its own. */
+static void sent_prefix(int port, bool chat, char out[FT_CHAT_PREFIX_DIGITS + 1])
+{
+    char address[32];
+    tap t;
+    foretoken_client *client;
+    answer_text got = {.most = 1};
+    tap_start(&t, port);
+    snprintf(address, sizeof address, "127.0.0.1:%d", t.port);
+    const foretoken_client_opts opts = {.server = address, .vocabulary = pair.target, .threads = 1};
+    const foretoken_request request = {
+        .prompt = PROMPT, .chat = chat, .max_tokens = 2, .on_text = on_text, .ctx = &got};
+    ok(foretoken_client_open(&opts, &error, &client));
+    ok(foretoken_client_generate(client, &request, NULL, &error));
+    foretoken_client_close(client);
+    tap_wait(&t);
+    const char *name =
+        memmem(t.sent.data, t.sent.len, FT_CHAT_PREFIX_HEADER, strlen(FT_CHAT_PREFIX_HEADER));
+    assert_non_null(name); /* then the value's length, in a byte */
+    snprintf(out, FT_CHAT_PREFIX_DIGITS + 1, "%s", name + strlen(FT_CHAT_PREFIX_HEADER) + 1);
+    ft_buf_deinit(&t.sent);
+}
+
+/* A message has the prefix that the API gives a chat that begins with it. */
+static void test_prefix(void **state)
+{
+    const ft_chat_message message = {.role = "user", .content = PROMPT};
+    const uint64_t number = ft_chat_prefix_of(&message, 1);
+    char chat[FT_CHAT_PREFIX_DIGITS + 1], continued[FT_CHAT_PREFIX_DIGITS + 1], expected[32];
+    program server =
+        program_start((const char *[]){"serve", "-m", pair.target, "-t", "1", "--port", "0", NULL});
+    const int port = program_wait_port(&server, "listening");
+    (void)state;
+    sent_prefix(port, true, chat);
+    sent_prefix(port, false, continued);
+    snprintf(expected, sizeof expected, "%016llx",
+             (unsigned long long)ft_siphash((const uint8_t[16]){0}, &number, sizeof number));
+    assert_string_equal(chat, expected);
+    assert_true(ft_hex_is(continued, FT_CHAT_PREFIX_DIGITS));
+    assert_string_not_equal(continued, chat);
+    assert_int_equal(program_stop(&server), 0);
+}
+
 static void test_misuse(void **state)
 {
     foretoken_engine *engine;
@@ -313,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_text),
                                        cmocka_unit_test(test_a_clients_text_is_the_sessions),
+                                       cmocka_unit_test(test_prefix),
                                        cmocka_unit_test(test_misuse),
                                        cmocka_unit_test(test_a_full_pool),
                                        cmocka_unit_test(test_example_in_c),

@@ -14,6 +14,7 @@
 
 #include "http/guard.h"
 #include "http/openai.h"
+#include "support/caught_log.h"
 #include "support/http_backend.h"
 #include "support/http_client.h"
 
@@ -143,6 +144,28 @@ static void test_refusal_names_flag(void **state)
             fail_msg("%s instead of %s", ft_buf_str(&r.body), cases[i].said);
         http_response_deinit(&r);
     }
+}
+
+static void expect_prefix_lines(unsigned n, const char *value)
+{
+    char request[512];
+    caught_log log;
+    snprintf(request, sizeof request,
+             "GET /health HTTP/1.1\r\nHost: localhost:%%PORT%%\r\nForetoken-Prefix: %s\r\n\r\n",
+             value);
+    caught_log_begin(&log);
+    expect_raw(200, request);
+    caught_log_end(&log);
+    assert_int_equal(caught_log_count(&log, "foretoken-prefix ignored value="), n);
+}
+
+/* A wrong one is told in the log, and the request goes on. */
+static void test_prefix(void **state)
+{
+    (void)state;
+    expect_prefix_lines(0, "0123456789abcdef");
+    expect_prefix_lines(1, "0123456789abcde\r\nForetoken-Prefix: 0123456789abcde");
+    expect_prefix_lines(1, "my \"chat\"");
 }
 
 static void test_absolute_uri(void **state)
@@ -495,19 +518,13 @@ static void test_default_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),
-        cmocka_unit_test(test_refusal_names_flag),
-        cmocka_unit_test(test_absolute_uri),
-        cmocka_unit_test(test_origin),
-        cmocka_unit_test(test_preflight),
-        cmocka_unit_test(test_content_type),
-        cmocka_unit_test(test_key),
-        cmocka_unit_test(test_named_keys),
-        cmocka_unit_test(test_safe_headers),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_chunked_too_large),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_host),         cmocka_unit_test(test_refusal_names_flag),
+        cmocka_unit_test(test_prefix),       cmocka_unit_test(test_absolute_uri),
+        cmocka_unit_test(test_origin),       cmocka_unit_test(test_preflight),
+        cmocka_unit_test(test_content_type), cmocka_unit_test(test_key),
+        cmocka_unit_test(test_named_keys),   cmocka_unit_test(test_safe_headers),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_chunked_too_large),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_options),
         cmocka_unit_test(test_default_port),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -97,8 +97,9 @@ static inline size_t h2_header(uint8_t *at, const char *name, const char *value)
     return 3 + n_name + n_value;
 }
 
-/* Begins a call and sends no message. name NULL: without that header. */
-static inline void h2_call(h2 *c, const char *path, const char *name, const char *value)
+/* Begins a call with a header that is there so many times, and sends no message. */
+static inline void h2_call_with(h2 *c, const char *path, const char *name, const char *value,
+                                unsigned times)
 {
     uint8_t headers[512];
     size_t n = h2_header(headers, ":method", "POST");
@@ -107,10 +108,16 @@ static inline void h2_call(h2 *c, const char *path, const char *name, const char
     n += h2_header(headers + n, ":authority", "test");
     n += h2_header(headers + n, "te", "trailers");
     n += h2_header(headers + n, "content-type", "application/grpc");
-    if (name)
+    for (unsigned i = 0; i < times; i++)
         n += h2_header(headers + n, name, value);
     h2_frame(c, H2_HEADERS, H2_END_HEADERS, c->next_id, headers, n);
     c->next_id += 2;
+}
+
+/* The same with the header once. name NULL: without it. */
+static inline void h2_call(h2 *c, const char *path, const char *name, const char *value)
+{
+    h2_call_with(c, path, name, value, name ? 1 : 0);
 }
 
 static inline bool h2_read(h2 *c, uint8_t *out, size_t n)

@@ -5,7 +5,9 @@
 
 #include <grpc/grpc_security.h>
 
+#include "base/chat_prefix.h"
 #include "base/secret.h"
+#include "support/caught_log.h"
 
 /* A server that reads the metadata of calls and answers nothing. */
 typedef struct bare {
@@ -58,7 +60,7 @@ static void bare_prefix(bare *b, char out[64])
     assert_true(event.success && event.tag == &call);
     out[0] = 0;
     for (size_t i = 0; i < metadata.count; i++)
-        if (grpc_slice_str_cmp(metadata.metadata[i].key, FT_RPC_PREFIX) == 0)
+        if (grpc_slice_str_cmp(metadata.metadata[i].key, FT_CHAT_PREFIX_HEADER) == 0)
             ft_rpc_printable(metadata.metadata[i].value, out, 64);
     grpc_call_cancel(call, NULL); /* resets the stream */
     grpc_call_unref(call);
@@ -94,7 +96,7 @@ static void test_sent(void **state)
     sent_prefix(&b, "two", true, 5, tokens);
     sent_prefix(&b, NULL, false, 0, none);
     bare_stop(&b);
-    assert_true(ft_hex_is(plain, FT_RPC_PREFIX_DIGITS) && ft_hex_is(token, FT_RPC_PREFIX_DIGITS));
+    assert_true(ft_hex_is(plain, FT_CHAT_PREFIX_DIGITS) && ft_hex_is(token, FT_CHAT_PREFIX_DIGITS));
     assert_string_equal(again, plain);
     assert_string_not_equal(other, plain);
     assert_string_not_equal(token, plain);
@@ -102,13 +104,16 @@ static void test_sent(void **state)
     assert_string_equal(none, "");
 }
 
-/* Too short, too long, no digits, nothing: the calls go on. */
+/* Too short, too long, no digits, nothing: the calls go on, with one line of the log for each,
+ * however many values it has. */
 static void test_wrong(void **state)
 {
     static const char *const wrong[] = {"", "0123456789abcde", "0123456789abcdef0",
                                         "0123456789ABCDEF", "0123456789abcdeg"};
+    enum { N_WRONG = sizeof wrong / sizeof *wrong };
     (void)state;
     echo e;
+    caught_log log;
     ft_wire_client *client = echo_open(&e);
     h2 c;
     ft_client_msg msg = {
@@ -121,11 +126,14 @@ static void test_wrong(void **state)
     framed[4] = (uint8_t)n;
     memcpy(framed + 5, data, n);
     h2_open(&c, "127.0.0.1", ft_wire_server_port(e.server));
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        h2_call(&c, FT_RPC_SESSION, FT_RPC_PREFIX, wrong[i]);
+    caught_log_begin(&log);
+    for (size_t i = 0; i < N_WRONG; i++) {
+        h2_call_with(&c, FT_RPC_SESSION, FT_CHAT_PREFIX_HEADER, wrong[i], 3);
         h2_frame(&c, 0, 0, c.next_id - 2, framed, n + 5);
         echo_wait(&e, &e.messages, (int)i + 1);
     }
+    caught_log_end(&log);
+    assert_int_equal(caught_log_count(&log, FT_CHAT_PREFIX_HEADER " ignored"), N_WRONG);
     assert_int_equal(c.ended, 0);
     h2_close(&c);
     free(data);
