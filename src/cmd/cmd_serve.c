@@ -23,8 +23,7 @@
 #define PREDICTED_NODES 32
 #define PREDICTED_WIDTH 8
 
-#define GRACE_US 5000000 /* sessions get this long to finish after a signal */
-#define PASS_US  5000000 /* and then the engine, to end its present pass */
+#define PASS_US 5000000 /* for the engine to end its present pass, when no text is left */
 
 typedef struct serve_flags {
     const char *model, *draft, *policy, *slo, *rules_text, *costs_path, *token_file, *keys_path;
@@ -34,7 +33,7 @@ typedef struct serve_flags {
     const char *picker_names;               /* --picker-metrics */
     ft_picker picker;
     const char *port_file, *metrics_port_file, *http_port_file;
-    int64_t prefill_ms, shutdown_delay_s;
+    int64_t prefill_ms, shutdown_delay_s, drain_s;
     double guard_ms;
     bool insecure, no_speculation, verbose;
     ft_flag_list trusted_proxies;
@@ -389,9 +388,9 @@ static int serve(serve_flags *f)
             wait_stopped(&app, f);
             ft_notify_stopping();
             retire(&app, f->shutdown_delay_s);
-            FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
+            FT_LOGI("serve", "draining grace_s=%" PRId64, f->drain_s);
         }
-        stop_all(&app, status == FT_OK ? GRACE_US : 0);
+        stop_all(&app, status == FT_OK ? f->drain_s * 1000000 : 0);
     }
     ft_timeline_close(f->server.verifier.timeline);
     ft_cmd_memory_close(&app.memory);
@@ -443,6 +442,10 @@ static const ft_flag rows[] = {
     {"--shutdown-delay-s", NULL, FT_FLAG(serve_flags, shutdown_delay_s), "S",
      "after SIGTERM, health says no for so many seconds before new texts are refused: proxies "
      "notice meanwhile",
+     0, 3600},
+    {"--drain-s", NULL, FT_FLAG(serve_flags, drain_s), "S",
+     "then new texts are refused, and open ones have so many seconds to end; the server ends as "
+     "soon as none is left",
      0, 3600},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
      "which verifications come next: " FT_SCHED_NAMES
@@ -524,6 +527,7 @@ static const serve_flags defaults = {
     .slo = "2,4,6,8",
     .guard_ms = 5,
     .prefill_ms = 50,
+    .drain_s = 30, /* 5 cut API texts of more than some 100 tokens at each restart */
     .of_static = FT_STATIC_FLAGS_INIT,
     .timeline.mb = FT_TIMELINE_DEFAULT_BYTES >> 20,
     .device = FT_DEVICE_OPTS_INIT,
@@ -554,7 +558,7 @@ const ft_command ft_cmd_serve = {
     .usage = "-m FILE [flags]",
     .about = "Serves a target model: edges draft, this process verifies (gRPC, "
              "docs/PROTOCOL.md). Logs go to standard error. After SIGINT or SIGTERM, open "
-             "texts get 5 seconds to finish.",
+             "texts get --drain-s to end.",
     FT_CMD_OPTIONS(rows, defaults),
     .service = true,
     .run = run};

@@ -2,7 +2,7 @@
 """100 sessions and SIGTERM: with a second server to go to, no request fails and no text differs.
 
 The first server is told to end when the first tenth of the texts has begun. It may finish what it can within its
-five seconds; the rest goes on at the second one. New requests come all the while: they find the second server.
+five seconds (world.DRAIN_S); the rest goes on at the second one. New requests come all the while: they find the second server.
 """
 import threading
 

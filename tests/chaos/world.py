@@ -6,10 +6,12 @@ of failures. Everything listens on loopback, on ports that the system chooses.
 """
 import ctypes
 import os
+import random
 import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -20,6 +22,7 @@ import h2
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 START_S = 120
+DRAIN_S = 5  # what a part waits for a server to end is more
 MEMORY_MB = 100  # a server may grow by less, whatever strangers send
 SANITIZED_MEMORY_MB = 300  # AddressSanitizer pads each block and keeps freed ones
 PR_SET_PDEATHSIG = 1
@@ -34,6 +37,28 @@ def wait_for(what, done, seconds=START_S):
             raise RuntimeError(f"waited {seconds} s for {what}")
         time.sleep(0.02)
     return result
+
+
+def is_free(port):
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", port))
+            return True
+        except OSError:
+            return False
+
+
+def free_ports(n):
+    """Ports that nobody has now, and that the system gives to no connection: a server that was killed needs
+    its own again."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first = int(file.read().split()[0])
+    ports = []
+    while len(ports) < n:
+        port = random.randrange(first // 2, first)
+        if port not in ports and is_free(port):
+            ports.append(port)
+    return ports
 
 
 def metric(port, name):
@@ -121,14 +146,17 @@ class Program:
 
 
 class Server(Program):
-    """foretoken serve, with its API and its metrics. `port` 0: any."""
+    """foretoken serve, with its API and its metrics. `port` 0: any. drain_s None: the program's own."""
 
-    def __init__(self, world, *flags, port=0, http=0, metrics=0, **how):
+    def __init__(self, world, *flags, port=0, http=0, metrics=0, drain_s=DRAIN_S, model=None,
+                 **how):
         files_of = [world.path(f"port-{world.count}-{kind}") for kind in ("grpc", "http", "metrics")]
-        command = [world.binary, "serve", "-m", world.target, "-t", "1", "--ctx-size", "2048",
+        command = [world.binary, "serve", "-m", model or world.target, "-t", "1", "--ctx-size", "2048",
                    "--port", str(port), "--port-file", files_of[0],
                    "--http-port", str(http), "--http-port-file", files_of[1],
                    "--metrics", str(metrics), "--metrics-port-file", files_of[2], *flags]
+        if drain_s is not None:
+            command += ["--drain-s", str(drain_s)]
         super().__init__(world, "serve", command, **how)
         self.grpc, self.http, self.metrics_port = (self.port(f) for f in files_of)
 

@@ -285,6 +285,29 @@ static void test_drain(void **state)
     assert_int_equal(program_wait_end(&server), 0);
 }
 
+/* After --drain-s a text is cut, and its client is told. */
+static void test_drain_is_over(void **state)
+{
+    http_client c;
+    http_response r;
+    program server =
+        program_start((const char *[]){"serve", "-m", model, "-t", "1", "-c", "2048", "--port", "0",
+                                       "--http-port", "0", "--drain-s", "0", NULL});
+    const int port = program_wait_port(&server, "api url=");
+    assert_true(port > 0 && http_client_open(&c, port));
+    assert_true(http_client_request(&c, "POST", TEXT, "",
+                                    "{\"prompt\":\"abc\",\"max_tokens\":2000,\"stream\":true,"
+                                    "\"temperature\":2,\"seed\":5}"));
+    assert_true(http_client_read_until(&c, "data:"));
+    kill(server.pid, SIGTERM);
+    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 0);
+    if (http_client_response(&c, false, &r))
+        assert_null(strstr(r.body.data, "finish_reason\":\""));
+    http_response_deinit(&r);
+    http_client_close(&c);
+    assert_int_equal(program_wait_end(&server), 0);
+}
+
 /* Health says no at once; a text that is asked for after the signal is told nevertheless. */
 static void test_retire(void **state)
 {
@@ -301,7 +324,7 @@ static void test_retire(void **state)
     assert_int_equal(http_ask(port, "POST", TEXT, "", "{\"prompt\":\"abc\",\"max_tokens\":3}", &r),
                      200);
     http_response_deinit(&r);
-    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 5);
+    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 30);
     assert_int_equal(program_wait_end(&server), 0);
 }
 
@@ -327,7 +350,7 @@ static void test_second_signal(void **state)
     kill(server.pid, SIGCONT);
     assert_true(program_wait_number(&server, "detached", "length=") > 0);
     kill(server.pid, SIGTERM);
-    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 5);
+    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 30);
     kill(server.pid, SIGTERM);
     assert_int_equal(program_wait_end(&server), 128 + SIGTERM);
     http_client_close(&c);
@@ -628,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_is_over),
         cmocka_unit_test(test_retire),
         cmocka_unit_test(test_second_signal),
         cmocka_unit_test(test_full_disk),
