@@ -157,6 +157,8 @@ void ft_fleet_chats_move(ft_fleet *f, sim *s, size_t n)
             continue;
         }
         d->moved = true;
+        if (d->taken)
+            d->patience_us = s->now_us + (int64_t)(f->k[FT_FLEET_RECONNECT_MS] * 1000);
         w->part[f->part].moved++;
         ask_at(f, w, who, s->now_us + (int64_t)(f->k[FT_FLEET_NOTICE_MS] * 1000), true);
     }

@@ -18,10 +18,11 @@
     X(THINK_S, "think_s", false, 0.1, 1e5)       /* mean time from a text to the next prompt */   \
     X(RING_POINTS, "ring_points", true, 1, 1000) /* of a server, on the hash ring */              \
     X(NOTICE_MS, "notice_ms", false, 0, 1e5)     /* until an edge asks anew, its server lost */   \
-    X(RAMP_S, "ramp_s", false, 0.1, 1e5)         /* devices begin within it; not counted */       \
-    X(MEASURE_S, "measure_s", false, 0.1, 1e5)   /* this is counted */                            \
-    X(LOST_S, "lost_s", false, 0.1, 1e5)         /* of it, until a server is lost */              \
-    X(ADDED_S, "added_s", false, 0.1, 1e5)       /* of it, until a server is added; > lost_s */
+    X(RECONNECT_MS, "reconnect_ms", false, 0, 1e6) /* a lost server's text asks for so long */    \
+    X(RAMP_S, "ramp_s", false, 0.1, 1e5)           /* devices begin within it; not counted */     \
+    X(MEASURE_S, "measure_s", false, 0.1, 1e5)     /* this is counted */                          \
+    X(LOST_S, "lost_s", false, 0.1, 1e5)           /* of it, until a server is lost */            \
+    X(ADDED_S, "added_s", false, 0.1, 1e5)         /* of it, until a server is added; > lost_s */
 typedef enum ft_fleet_const {
 #define X(name, text, whole, least, most) FT_FLEET_##name,
     FT_FLEET_CONST_LIST(X)

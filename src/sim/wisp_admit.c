@@ -13,8 +13,8 @@ static uint64_t blocks_for(const sim *s, uint32_t n_tok)
 
 bool ft_sim_admits(const sim *s, const device *asking)
 {
-    const ft_admit_text new = {.tokens_per_s = asking->speed, .len = asking->prompt};
-    uint64_t wanted = blocks_for(s, asking->prompt);
+    const ft_admit_text new = {.tokens_per_s = asking->speed, .len = asking->prompt + asking->done};
+    uint64_t wanted = blocks_for(s, new.len);
     double promised = 0;
     for (size_t i = 0; i < s->n_members; i++) {
         const device *d = &s->devices[s->members[i]];

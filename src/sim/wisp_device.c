@@ -64,8 +64,8 @@ void ft_sim_device_draft(sim *s, uint32_t who)
 void ft_sim_device_text(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
-    d->asked_us = s->now_us;
-    d->moved = false;
+    d->patience_us = s->now_us + (int64_t)(s->k[FT_SIM_ADMISSION_MS] * 1000);
+    d->moved = d->taken = false;
     d->prompt = length(s, d, s->k[FT_SIM_PROMPT_TOK]);
     d->response = length(s, d, s->k[FT_SIM_RESPONSE_TOK]);
     d->done = 0;
@@ -85,16 +85,19 @@ void ft_sim_device_ask(sim *s, uint32_t who)
         ft_sim_device_draft(s, who);
 }
 
-/* The edge asks again for a while. Then the request fails, and the user comes back when the text
- * would have been finished. */
+/* The edge asks again for a while. A text that a server had opened is asked for once more when that
+ * time is over (edge/stream.c). Then the request fails, and the user comes back when the text would
+ * have been finished. A moved text is late from its first request on, also while it waits. */
 int64_t ft_sim_device_refused(sim *s, uint32_t who, bool *again)
 {
     device *d = &s->devices[who];
-    int64_t last_us = d->asked_us + (int64_t)(s->k[FT_SIM_ADMISSION_MS] * 1000);
-    *again = s->now_us + AGAIN_US <= last_us;
-    d->running = false;
+    const int64_t left_us = d->patience_us - s->now_us;
+    *again = left_us >= (d->taken ? 1 : AGAIN_US);
+    d->running = *again && d->moved;
     s->out->refused += !*again && ft_sim_counted(s);
-    return *again ? AGAIN_US : (int64_t)(d->response / d->speed * 1e6);
+    if (!*again)
+        return (int64_t)(d->response / d->speed * 1e6);
+    return left_us < AGAIN_US ? left_us : AGAIN_US;
 }
 
 ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us)

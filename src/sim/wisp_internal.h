@@ -47,11 +47,13 @@ typedef struct device {
     uint32_t class;
     double speed; /* promised tokens/s */
     /* its text */
-    int64_t asked_us, begun_us;      /* asked for at first; asked for at last: its speed counts */
+    int64_t begun_us;                /* asked for at last: its speed counts from then on */
+    int64_t patience_us;             /* until then it is asked for again where it is refused */
     uint32_t prompt, response, done; /* tokens; prompt + done are committed */
     ft_known_us first;               /* when its first tokens reach it */
     uint32_t first_tok;
     bool running;
+    bool taken; /* a server has opened it */
     /* its round */
     uint32_t n_draft, n_accept;
     int64_t draft_us;

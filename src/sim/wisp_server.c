@@ -174,7 +174,7 @@ void ft_sim_server_open(sim *s, uint32_t who)
             return;
         ft_gain_init(&d->gain, &s->usual_gain);
     }
-    d->open = d->fresh = true;
+    d->open = d->fresh = d->taken = true;
     d->opened_tok = d->done;
     d->open_us = d->used_us = s->now_us;
     if (s->prefixes)

@@ -5,8 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -55,6 +58,87 @@ static void test_search(void **state)
     json_decref(out);
 }
 
+/* A gnuplot that writes its script into the file of FT_TEST_SCRIPT. */
+static void add_gnuplot(const char *folder)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/gnuplot", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("#!/bin/sh\nexec cat >\"$FT_TEST_SCRIPT\"\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    setenv("PATH", path, 1);
+}
+
+static char *read_text(const char *path)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(getdelim(&text, &n, 0, file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* Servers over devices, a line for each assignment. */
+static void test_plot(void **state)
+{
+    char folder[] = "/tmp/foretoken-plot-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/script", folder);
+    setenv("FT_TEST_SCRIPT", path, 1);
+    add_gnuplot(folder);
+    json_decref(must_run("--devices 20,30 --servers 2 --plot /tmp/none.svg"));
+    char *script = read_text(path);
+    assert_non_null(strstr(script, "set terminal svg"));
+    assert_non_null(strstr(script, "set output '/tmp/none.svg'"));
+    assert_non_null(strstr(script, "title 'ring'"));
+    assert_non_null(strstr(script, "\n20 2\n30 2\ne\n20 2\n30 2\ne\n20 2\n30 2\ne\n"));
+    free(script);
+    unlink(path);
+    json_decref(must_run("--devices 20 --servers 2 --assign least --plot /tmp/none.txt"));
+    script = read_text(path);
+    assert_null(strstr(script, "'ring'"));
+    assert_non_null(strstr(script, "\nplot '-' title 'least' with linespoints\n20 2\ne\n"));
+    free(script);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/gnuplot", folder);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* Measured costs stand in for the setting's: with passes that take four times as long there are
+ * fewer rounds. */
+static void test_costs(void **state)
+{
+    char path[] = "/tmp/foretoken-costs-XXXXXX", args[256];
+    FILE *file = fdopen(mkstemp(path), "w");
+    (void)state;
+    assert_non_null(file);
+    fputs("{\"kind\": \"foretoken verify-time\", \"model\": \"Slow\", \"error\": 0.06, \"us\": "
+          "{\"pass\": 60000, \"row\": 600, \"logits_row\": 0, \"interaction\": 0.01, "
+          "\"cached_tok\": 10, \"head\": 0}}",
+          file);
+    assert_int_equal(fclose(file), 0);
+    json_t *own = must_run("--devices 40 --servers 2 --assign ring");
+    snprintf(args, sizeof args, "--devices 40 --servers 2 --assign ring --costs %s", path);
+    json_t *slow = must_run(args);
+    const json_t *one = json_array_get(json_object_get(own, "rows"), 0);
+    const json_t *two = json_array_get(json_object_get(slow, "rows"), 0);
+    assert_true(2 * program_number(two, "rounds") < program_number(one, "rounds"));
+    json_decref(own);
+    json_decref(slow);
+    unlink(path);
+    program_refuses("/nowhere.json",
+                    "simulate fleet --config %s/sim/fleet.json --costs "
+                    "/nowhere.json",
+                    getenv("FT_SOURCE_DIR"));
+}
+
 static void test_refused(void **state)
 {
     char with[1200];
@@ -78,6 +162,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_search),
+                                       cmocka_unit_test(test_plot), cmocka_unit_test(test_costs),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "sim/fleet_search.h"
+#include "sim/wisp_internal.h"
 
 /* A pass takes 5 ms and 1 ms a row; drafting a token 10 ms. */
 static ft_fleet_config small(void)
@@ -36,6 +37,7 @@ static ft_fleet_config small(void)
     c.k[FT_FLEET_THINK_S] = 0.5;
     c.k[FT_FLEET_RING_POINTS] = 100;
     c.k[FT_FLEET_NOTICE_MS] = 100;
+    c.k[FT_FLEET_RECONNECT_MS] = 1500;
     c.k[FT_FLEET_RAMP_S] = 1;
     c.k[FT_FLEET_MEASURE_S] = 6;
     c.k[FT_FLEET_LOST_S] = 2;
@@ -154,6 +156,94 @@ static void test_lost_server(void **state)
     assert_true(ft_fleet_found_share(lost) <
                 ft_fleet_found_share(&with.part[FT_FLEET_PART_BEFORE]));
     assert_true(with.part[FT_FLEET_PART_AFTER].ended > 60);
+}
+
+/* Texts of 300 tokens, all of which are open when one of two servers is lost; the other one has
+ * room for some of its texts. Nobody asks for a new text. */
+static ft_fleet_config full(double reconnect_ms)
+{
+    ft_fleet_config c = small();
+    c.server.k[FT_SIM_RESPONSE_TOK] = 300;
+    c.server.k[FT_SIM_KV_BLOCKS] = 22;
+    c.server.k[FT_SIM_ADMISSION_MS] = 500;
+    c.k[FT_FLEET_TURNS] = 1;
+    c.k[FT_FLEET_THINK_S] = 1e5;
+    c.k[FT_FLEET_RECONNECT_MS] = reconnect_ms;
+    c.k[FT_FLEET_MEASURE_S] = 8;
+    c.k[FT_FLEET_LOST_S] = 1;
+    c.k[FT_FLEET_ADDED_S] = 7.9;
+    return c;
+}
+
+static uint64_t given_up(const ft_fleet_part *part)
+{
+    return part->given_up[0] + part->given_up[1];
+}
+
+/* A text that had begun waits reconnect_ms for room, from the loss on. */
+static void test_moved_texts_wait(void **state)
+{
+    uint64_t lost[2], unfinished[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const ft_fleet_config c = full(i == 0 ? 2000 : 1e6);
+        ft_fleet_opts opts = opts_of(&c, FT_FLEET_RING, 24, 2);
+        opts.accident = true;
+        const ft_fleet_result r = run(&opts);
+        const ft_fleet_part *part = &r.part[FT_FLEET_PART_LOST];
+        assert_true(part->moved > 0 && part->begun == 0);
+        lost[i] = given_up(part);
+        unfinished[i] = r.unfinished;
+    }
+    assert_true(lost[0] > 0);
+    assert_int_equal(lost[1], 0);
+    assert_int_equal(unfinished[1], unfinished[0] + lost[0]);
+}
+
+/* A text that a server had opened is asked for once more when its time is over. Of the texts that
+ * wait, only a moved one is late from its first request on. */
+static void test_patience(void **state)
+{
+    const ft_fleet_config c = small();
+    ft_sim_result out = {0};
+    const ft_sim_opts times = {0};
+    device d = {.speed = 5, .response = 12, .patience_us = 10500000};
+    sim s = {.k = c.server.k, .devices = &d, .out = &out, .opts = &times};
+    bool again;
+    (void)state;
+    s.now_us = 9000000;
+    assert_int_equal(ft_sim_device_refused(&s, 0, &again), 1000000);
+    assert_true(again && !d.running);
+    s.now_us = 10000000; /* half a second is left */
+    assert_int_equal(ft_sim_device_refused(&s, 0, &again), 2400000);
+    assert_true(!again && out.refused == 1);
+    d.taken = d.moved = true;
+    assert_int_equal(ft_sim_device_refused(&s, 0, &again), 500000);
+    assert_true(again && d.running);
+    s.now_us = 10500000;
+    (void)ft_sim_device_refused(&s, 0, &again);
+    assert_true(!again && !d.running && out.refused == 2);
+}
+
+/* The KV of a text that goes on has prompt and text so far. */
+static void test_admission_counts_the_text(void **state)
+{
+    const ft_fleet_config c = small();
+    double k[FT_SIM_CONSTS];
+    device d = {.speed = 5, .prompt = 20};
+    ft_cost cost;
+    memcpy(k, c.server.k, sizeof k);
+    k[FT_SIM_KV_BLOCKS] = 10;
+    sim s = {.k = k, .cost = &cost, .devices = &d};
+    (void)state;
+    ft_cost_init(&cost);
+    ft_cost_prime(&cost, c.server.costs.us, c.server.costs.error);
+    ft_gain_init(&s.usual_gain, NULL);
+    assert_true(ft_sim_admits(&s, &d));
+    d.done = 600; /* 620 tokens and a draft are 40 blocks, four times the pool: the most */
+    assert_true(ft_sim_admits(&s, &d));
+    d.done = 620;
+    assert_false(ft_sim_admits(&s, &d));
 }
 
 static void test_threads_change_nothing(void **state)
@@ -315,6 +405,9 @@ int main(void)
                                        cmocka_unit_test(test_prefixes_at_random),
                                        cmocka_unit_test(test_texts_are_conserved),
                                        cmocka_unit_test(test_lost_server),
+                                       cmocka_unit_test(test_moved_texts_wait),
+                                       cmocka_unit_test(test_patience),
+                                       cmocka_unit_test(test_admission_counts_the_text),
                                        cmocka_unit_test(test_threads_change_nothing),
                                        cmocka_unit_test(test_one_server_is_wisps),
                                        cmocka_unit_test(test_needed),

@@ -57,6 +57,7 @@ static void test_refused(void **state)
            "constants.seeds: there is no such constant");
     refuse("constants.lost_s.value", "25", "lost_s < added_s");
     refuse("constants.added_s.value", "30", "added_s < measure_s");
+    refuse("constants.reconnect_ms.value", "-1", "reconnect_ms");
     refuse("costs.us.row", "-1", "row");
     refuse("classes_tokens_per_s", "[2, 1]", "classes_tokens_per_s");
     assert_int_equal(ft_fleet_config_load("/nowhere.json", &err, &c), FT_IO);
