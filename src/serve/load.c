@@ -3,6 +3,8 @@
 // state.
 #include "serve/load.h"
 
+#include <string.h>
+
 #include "sched/admit.h"
 
 static double load_of(const ft_verifier *v, uint32_t class, const ft_gain *gain, uint32_t len)
@@ -14,13 +16,15 @@ static double load_of(const ft_verifier *v, uint32_t class, const ft_gain *gain,
 
 void ft_load_look(ft_verifier *v)
 {
-    uint64_t waiting = 0, running = 0, len = 0;
+    uint64_t waiting = 0, running = 0, len = 0, of_class[FT_SLO_CLASSES + 1] = {0};
     double promised = 0;
     for (const ft_sess *s = v->sessions.first; s; s = s->next) {
         const ft_sess_state state = ft_sess_state_of(s);
         if (!s->handle || s->text.finish != FT_FINISH_NONE)
             continue;
-        waiting += state == FT_SESS_WAITING || state == FT_SESS_PREFILL;
+        const bool waits = state == FT_SESS_WAITING || state == FT_SESS_PREFILL;
+        waiting += waits;
+        of_class[s->slo.class] += waits;
         running++;
         len += s->text.len;
         if (s->slo.class != FT_SLO_NONE)
@@ -32,6 +36,7 @@ void ft_load_look(ft_verifier *v)
     const uint32_t mean_len = running > 0 ? (uint32_t)(len / running) : 0;
     v->stats.rounds_waiting = waiting;
     v->stats.texts_running = running;
+    memcpy(v->stats.class_waiting, of_class, sizeof of_class);
     for (uint32_t i = 0; i < v->opts.n_slo; i++)
         v->stats.class_possible[i] =
             ft_admit_more(promised, load_of(v, i, NULL, mean_len), v->behind, free_places);

@@ -127,6 +127,9 @@
     F(class_sessions, FT_SLO_CLASSES + 1, label_class_or_none, "class_sessions",             \
       "Sessions now, detached ones included, by the token speed that they were promised; 0:" \
       " best effort.")                                                                       \
+    F(class_waiting, FT_SLO_CLASSES + 1, label_class_or_none, "class_rounds_waiting",        \
+      "Rounds and prompts that the last pass left to later ones, by the token speed that"    \
+      " their texts were promised; 0: best effort.")                                         \
     F(class_possible, FT_SLO_CLASSES, label_class, "promises_possible",                      \
       "Texts that could be promised a token speed now, by that speed: so many of that speed" \
       " alone, beside the open texts. The server's time and its places for sessions limit"   \

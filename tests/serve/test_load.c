@@ -33,6 +33,8 @@ static void test_waiting_and_running(void **state)
     ft_verifier *v = test_verifier_start((ft_verifier_opts){.policy = &ft_sched_static,
                                                             .static_batch = BATCH,
                                                             .static_wait_us = 1000,
+                                                            .slo_tokens_per_s = {1e-3f},
+                                                            .n_slo = 1,
                                                             .clock = test_shared_clock(&now_us)});
     local_client *c = calloc(BATCH, sizeof *c);
     test_text *text = malloc(sizeof *text);
@@ -40,7 +42,8 @@ static void test_waiting_and_running(void **state)
     assert_true(looked(v).texts_running == 0 && looked(v).kv_used == 0);
     for (uint32_t i = 0; i < BATCH; i++) {
         test_text_random(text, PROMPT_TOK, i);
-        const ft_msg_open open = local_open_msg(text, 0.8f, i, LENGTH);
+        ft_msg_open open = local_open_msg(text, 0.8f, i, LENGTH);
+        open.slo_tokens_per_s = i == 0 ? 1e-3f : 0;
         local_open(&c[i], v, &open, "me");
         local_wait_opened(&c[i]);
     }
@@ -51,6 +54,8 @@ static void test_waiting_and_running(void **state)
         const ft_msg_draft draft = {.round = 1, .base = PROMPT_TOK};
         const ft_verifier_stats s = looked(v);
         assert_int_equal(s.rounds_waiting, i);
+        assert_int_equal(s.class_waiting[0], i > 0); /* the first text has a promise */
+        assert_int_equal(s.class_waiting[FT_SLO_NONE], i > 0 ? i - 1 : 0);
         assert_int_equal(s.texts_running, BATCH);
         assert_float_equal(s.kv_used, 1 - (double)s.kv_blocks_free / (double)s.kv_blocks, 1e-9);
         assert_true(s.kv_used > 0);
