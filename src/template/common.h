@@ -6,7 +6,8 @@
  * Limits stand in front: a template has FT_COMMON_SOURCE_MAX bytes and brackets nested
  * FT_COMMON_DEPTH_MAX deep at most, and runs on a stack that is large enough for both. A template
  * that calls itself without end, or loops for ever, is not stopped: it belongs to the operator, as
- * the model does.
+ * the model does. If memory runs out, FT_NOMEM is returned; but nlohmann's JSON, which `common`
+ * uses, ends the process where it moves members.
  */
 #ifndef FT_TEMPLATE_COMMON_H
 #define FT_TEMPLATE_COMMON_H
