@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws under a constraint. Most tokens that a model would take are allowed, so the token of the
-// plain draw is looked at first, and only where it does not fit are all tokens asked about. No
+// Draws under a constraint: a walk down the tokens as the plain draw ranks them, since most that a
+// model would take are allowed. Only where the first few do not fit are all tokens asked about. No
 // state.
 #include "spec/constrained.h"
 
 #include <math.h>
+
+#include "base/num.h"
+
+/* Tokens that are tried one by one. */
+#define WALK 4
 
 static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
 {
@@ -38,9 +43,10 @@ static bool in(const uint32_t *mask, int32_t token)
 
 bool ft_constrained_follow(const ft_sampling *s, const ft_past *past)
 {
-    const uint32_t from = s->answer_at < past->n_text ? s->answer_at : past->n_text;
-    return ft_matcher_follow(s->matcher, past->text + from, past->n_text - from, past->path,
-                             past->n_path);
+    const uint32_t from = ft_min_u32(s->answer_at, past->n_text);
+    const uint32_t skip = ft_min_u32(s->answer_at - from, past->n_path); /* of the prompt, too */
+    return ft_matcher_follow(s->matcher, past->text + from, past->n_text - from,
+                             skip ? past->path + skip : past->path, past->n_path - skip);
 }
 
 static const float *masked(uint32_t n_vocab, float *room, const uint32_t *mask, const float *logits)
@@ -48,26 +54,6 @@ static const float *masked(uint32_t n_vocab, float *room, const uint32_t *mask, 
     for (uint32_t t = 0; t < n_vocab; t++)
         room[t] = in(mask, (int32_t)t) ? logits[t] : -INFINITY;
     return room;
-}
-
-/* The best of what the filters leave; -1: nothing of it may follow. */
-static int32_t best_filtered(ft_sampler *sampler, const ft_sampling *s, const float *logits,
-                             uint32_t position, const uint32_t *mask)
-{
-    const ft_candidate *c;
-    const size_t n = ft_sampler_candidates(sampler, s, logits, &c);
-    int32_t best = -1;
-    float most = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!in(mask, c[i].token))
-            continue;
-        const float score = c[i].logp + ft_gumbel(s->seed, position, c[i].token);
-        if (best < 0 || score > most || (score == most && c[i].token < best)) {
-            best = c[i].token;
-            most = score;
-        }
-    }
-    return best;
 }
 
 /* The best of all that may follow. */
@@ -85,13 +71,16 @@ static int32_t best_of_all(ft_sampler *sampler, const float *allowed, const ft_s
 int32_t ft_constrained_draw(ft_sampler *sampler, uint32_t n_vocab, float *room,
                             const ft_sampling *s, const float *logits, uint32_t position)
 {
-    int32_t token = ft_sampler_draw(sampler, s, logits, position);
-    if (ft_matcher_allows(s->matcher, token))
-        return token;
+    int32_t best[WALK], token = -1;
+    const size_t n = ft_sampler_walk(sampler, s, logits, position, best, WALK);
+    for (size_t i = 0; i < n; i++)
+        if (ft_matcher_allows(s->matcher, best[i]))
+            return best[i];
     const uint32_t *mask = ft_matcher_mask(s->matcher);
     if (!mask)
         return ft_matcher_end(s->matcher);
-    token = s->temperature > 0 ? best_filtered(sampler, s, logits, position, mask) : -1;
+    if (s->temperature > 0 && n == WALK)
+        token = ft_sampler_draw_among(sampler, s, logits, position, mask);
     return token >= 0
                ? token
                : best_of_all(sampler, masked(n_vocab, room, mask, logits), s, position, mask);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "spec/constrained.h"
 #include "spec/tuning.h"
 
 #define TUNE (ft_spec_tune->lookup)
@@ -116,9 +117,31 @@ static bool find_begin(const lookup *l, const int32_t *last, uint32_t n, ft_ngra
     return true;
 }
 
-/* What follows node `at` (-1: the text's last token), which is `depth` tokens behind the text. */
-static uint32_t find(const lookup *l, int32_t at, uint32_t depth,
-                     ft_ngrams_match found[FT_NGRAMS_MOST])
+/* Takes out what the constraint does not let follow node `at`, `depth` tokens behind the text. */
+static uint32_t keep_legal(const lookup *l, int32_t at, uint32_t depth,
+                           ft_ngrams_match found[FT_NGRAMS_MOST], uint32_t n)
+{
+    const ft_sampling *s = l->how.sampling;
+    const uint32_t length = ft_ngrams_length(l->ngrams);
+    int32_t path[FT_DRAFT_PENDING];
+    uint32_t kept = 0;
+    if (n == 0 || !s || !s->matcher || length + depth < s->answer_at)
+        return n;
+    for (uint32_t i = depth; i-- > 0; at = l->pending[at].parent)
+        path[i] = l->pending[at].token;
+    const ft_past past = {
+        .text = ft_ngrams_text(l->ngrams), .n_text = length, .path = path, .n_path = depth};
+    if (!ft_constrained_follow(s, &past))
+        return n;
+    for (uint32_t i = 0; i < n; i++) {
+        found[kept] = found[i];
+        kept += ft_matcher_allows(s->matcher, found[i].token);
+    }
+    return kept;
+}
+
+static uint32_t find_any(const lookup *l, int32_t at, uint32_t depth,
+                         ft_ngrams_match found[FT_NGRAMS_MOST])
 {
     int32_t last[FT_NGRAMS_MATCH];
     uint32_t n = 0, text = ft_ngrams_length(l->ngrams);
@@ -140,6 +163,13 @@ static uint32_t find(const lookup *l, int32_t at, uint32_t depth,
     memmove(found + 1, found, known * sizeof *found);
     found[0] = begin;
     return n_found;
+}
+
+/* What follows node `at` (-1: the text's last token), which is `depth` tokens behind the text. */
+static uint32_t find(const lookup *l, int32_t at, uint32_t depth,
+                     ft_ngrams_match found[FT_NGRAMS_MOST])
+{
+    return keep_legal(l, at, depth, found, find_any(l, at, depth, found));
 }
 
 static void children_of(const lookup *l, int32_t at, uint32_t depth, ft_draft_children *out)

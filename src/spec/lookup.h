@@ -21,6 +21,9 @@ typedef struct ft_lookup_opts {
      * whoever keeps the options; a source copies it. */
     const int32_t *prediction; /* [n_prediction] */
     uint32_t n_prediction;
+    /* Its matcher: tokens of the answer that may not follow are not found. Borrowed while sources
+     * live; NULL: there is no constraint. */
+    const ft_sampling *sampling;
 } ft_lookup_opts;
 
 /* An empty text. Sources with the same `group` (any pointer that outlives them) can share a

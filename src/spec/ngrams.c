@@ -189,6 +189,11 @@ int32_t ft_ngrams_predicted(const ft_ngrams *x, uint32_t at)
     return x->token[at];
 }
 
+const int32_t *ft_ngrams_text(const ft_ngrams *ngrams)
+{
+    return ngrams->token + ngrams->border;
+}
+
 /* ---- searching ---- */
 
 /* How many of last[n] stand before place p. */

@@ -51,6 +51,8 @@ uint32_t ft_ngrams_length(const ft_ngrams *ngrams);
 /* Token `at` of the text; of the prediction. */
 int32_t ft_ngrams_token(const ft_ngrams *ngrams, uint32_t at);
 int32_t ft_ngrams_predicted(const ft_ngrams *ngrams, uint32_t at);
+/* The text, until the next append. */
+const int32_t *ft_ngrams_text(const ft_ngrams *ngrams);
 
 /* What followed where last[n] stood before, last[0] being the last token: different tokens, those
  * behind the longest matches first, of equal ones the latest place. last[] may go beyond the text's

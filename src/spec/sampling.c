@@ -451,12 +451,9 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
     return first.token;
 }
 
-static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_scan *scan,
-                          ft_candidate *out, size_t most)
+/* The `most` largest logits, as scores. */
+static size_t largest(const float *logits, uint32_t n_vocab, ft_candidate *out, size_t most)
 {
-    const uint32_t n_vocab = sp->n_vocab;
-    const ft_mass mass = ft_logits_mass(logits, n_vocab, scan->max);
-    const float log_sum = (float)log(ft_mass_sum(&mass));
     best_list best = {.at = out, .most = most};
     for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
         uint32_t end = n_vocab - first < CHUNK ? n_vocab : first + CHUNK;
@@ -468,10 +465,60 @@ static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_sc
                 best_insert(&best, c);
         }
     }
-    for (size_t i = 0; i < best.n; i++)
+    return best.n;
+}
+
+static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_scan *scan,
+                          ft_candidate *out, size_t most)
+{
+    const ft_mass mass = ft_logits_mass(logits, sp->n_vocab, scan->max);
+    const float log_sum = (float)log(ft_mass_sum(&mass));
+    const size_t n = largest(logits, sp->n_vocab, out, most);
+    for (size_t i = 0; i < n; i++)
         out[i].logp = out[i].score = out[i].score - scan->max - log_sum;
     sp->shape = shape_of(scan, &mass, expf(scan->second - scan->max));
-    return best.n;
+    return n;
+}
+
+size_t ft_sampler_walk(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                       uint32_t position, int32_t *out, size_t most)
+{
+    ft_candidate best[FT_SAMPLING_WALK];
+    float max;
+    size_t n = 0;
+    most = most < FT_SAMPLING_WALK ? most : FT_SAMPLING_WALK;
+    out[0] = 0;
+    if (most == 0 || !find_max(logits, sampler->n_vocab, &max))
+        return most > 0;
+    if (s->temperature == 0) {
+        n = largest(logits, sampler->n_vocab, best, most);
+    } else {
+        filter(sampler, s, logits, max, true);
+        n = race(sampler, s, logits, position, best, most);
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = best[i].token;
+    return n;
+}
+
+int32_t ft_sampler_draw_among(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                              uint32_t position, const uint32_t *mask)
+{
+    ft_candidate first;
+    float max;
+    size_t n = 0;
+    if (!find_max(logits, sampler->n_vocab, &max))
+        return -1;
+    filter(sampler, s, logits, max, false);
+    for (size_t i = 0; i < sampler->n; i++) {
+        const uint32_t token = (uint32_t)sampler->id[i];
+        sampler->id[n] = sampler->id[i];
+        sampler->scaled[n] = sampler->scaled[i];
+        sampler->weight[n] = sampler->weight[i];
+        n += mask[token / 32] >> (token % 32) & 1;
+    }
+    sampler->n = n;
+    return race(sampler, s, logits, position, &first, 1) > 0 ? first.token : -1;
 }
 
 size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *logits,

@@ -43,6 +43,8 @@ typedef struct ft_sampling {
     ft_matcher *matcher;
 } ft_sampling;
 
+#define FT_SAMPLING_WALK 16 /* tokens of ft_sampler_walk at most */
+
 #define FT_TEMPERATURE_MIN 0.0001f /* below it logits / temperature would overflow */
 
 /* Greedy, everything off. */
@@ -71,6 +73,15 @@ void ft_sampler_destroy(ft_sampler *sampler);
  * must pass ft_sampling_check. No allocation. */
 int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                         uint32_t position);
+
+/* The tokens that ft_sampler_draw prefers, the drawn one first, at most `most`; returns how many:
+ * fewer where the filters leave fewer. */
+size_t ft_sampler_walk(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                       uint32_t position, int32_t *out, size_t most);
+/* The token that ft_sampler_draw prefers of those that the filters leave and that are in the mask
+ * (token t: bit t % 32 of word t / 32); -1: there is none. Not for temperature 0. */
+int32_t ft_sampler_draw_among(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                              uint32_t position, const uint32_t *mask);
 
 /* The candidates in falling order of score (lower id on a tie), at most `most` of them; returns how
  * many. The first one is what ft_sampler_draw returns. Drafters rank children by it: shared

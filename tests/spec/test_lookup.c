@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "constrain/constraint.h"
 #include "engine/engine.h"
 #include "spec/drafter.h"
 #include "spec/lookup.h"
@@ -309,6 +310,81 @@ static void test_text_is_the_targets(void **state)
     ft_model_destroy(model);
 }
 
+/* ---- under a constraint ---- */
+
+enum { END = 26, LETTERS }; /* letters, and an end */
+
+static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
+{
+    const char letter = (char)('a' + token);
+    return token < END ? ft_buf_append(out, &letter, 1) : FT_OK;
+}
+
+static bool ends(const void *ctx, int32_t token)
+{
+    return token == END;
+}
+
+static void follow_letters(ft_draft_source *source, const char *letters,
+                           ft_draft_children *children)
+{
+    int32_t tokens[64];
+    uint32_t n = 0;
+    for (; letters[n]; n++)
+        tokens[n] = letters[n] - 'a';
+    read_text(source, tokens, n, children);
+}
+
+/* What was found and may not follow is not proposed, in the text and behind drafts; in the prompt
+ * everything may follow. */
+static void test_finds_what_may_follow(void **state)
+{
+    static const char prompt[] = "abcxabcyabcz";
+    const ft_constrain_tokens tokens = {.n = LETTERS, .piece = piece, .ends = ends};
+    const ft_constraint c = {FT_CONSTRAINT_REGEX, "abc[yz]a*", 9};
+    ft_sampling s = {.top_p = 1, .answer_at = sizeof prompt - 1};
+    ft_draft_source *source = NULL;
+    ft_constrain_vocab *vocab;
+    ft_grammar *grammar;
+    ft_draft_children found, behind[2];
+    if (!ft_constrain_available())
+        skip();
+    must(ft_constrain_vocab_create(&tokens, &err, &vocab));
+    must(ft_grammar_compile(vocab, &c, &err, &grammar));
+    must(ft_matcher_create(grammar, &err, &s.matcher));
+    const ft_lookup_opts opts = {
+        .n_ctx = 200, .n_vocab = LETTERS, .n_prompt = sizeof prompt - 1, .sampling = &s};
+    must(ft_lookup_source(&opts, &err, &err, &source));
+    follow_letters(source, "abcxabcyabc", &found);
+    assert_int_equal(found.n, 2); /* x and y: of the prompt */
+    follow_letters(source, "z", &found);
+    assert_int_equal(found.n, 0);
+    follow_letters(source, "ab", &found);
+    assert_int_equal(found.n, 1);
+    assert_int_equal(found.at[0].token, 'c' - 'a');
+    const int32_t leaves[] = {'c' - 'a', 'y' - 'a'}, parents[] = {-1, 0};
+    const uint16_t depths[] = {0, 1};
+    ft_draft_request r = {.source = source,
+                          .n = 2,
+                          .tokens = leaves,
+                          .parents = parents,
+                          .depths = depths,
+                          .children = behind};
+    must(source->ops->forward(&r, 1, &err));
+    assert_int_equal(behind[0].n, 2); /* y and z, not x */
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(behind[0].at[i].token == 'y' - 'a' || behind[0].at[i].token == 'z' - 'a');
+    assert_int_equal(behind[1].n, 1);
+    assert_int_equal(behind[1].at[0].token, 0);
+    source->ops->truncate(source, source->n_past);
+    follow_letters(source, "cz", &found); /* a new end, behind which only an a fits */
+    assert_true(found.n == 0 || (found.n == 1 && found.at[0].token == 0));
+    ft_draft_source_destroy(source);
+    ft_matcher_destroy(s.matcher);
+    ft_grammar_unref(grammar);
+    ft_constrain_vocab_destroy(vocab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_prediction_from_the_start),
         cmocka_unit_test(test_goes_on_from_verdicts),
         cmocka_unit_test(test_text_is_the_targets),
+        cmocka_unit_test(test_finds_what_may_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

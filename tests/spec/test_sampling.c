@@ -383,6 +383,43 @@ static void test_rank_leads_with_the_draw(void **state)
     ft_sampler_destroy(sp);
 }
 
+/* A walk has the tokens that draws give when those before them are out; a draw among some has the
+ * first of them that a walk meets. */
+static void test_walks(void **state)
+{
+    enum { N = 2000, MOST = 12 };
+    static float logits[N], left[N];
+    ft_rng rng;
+    ft_rng_init(&rng, 9);
+    ft_sampler *sp;
+    assert_int_equal(ft_sampler_create(N, NULL, &sp), FT_OK);
+    for (uint32_t i = 0; i < 200; i++) {
+        int32_t walk[MOST];
+        uint32_t mask[(N + 31) / 32] = {0};
+        fill(&rng, logits, N, 0.5 + 0.02 * i, i % 5 == 0);
+        const ft_sampling s = {.temperature = i % 3 == 0 ? 0 : 0.8f,
+                               .top_p = 1,
+                               .top_k = i % 4 == 0 ? 5 : 0,
+                               .seed = i};
+        const size_t n = ft_sampler_walk(sp, &s, logits, i, walk, MOST);
+        assert_true(n >= 1 && n <= MOST && (n <= 5 || s.top_k == 0 || s.temperature == 0));
+        memcpy(left, logits, sizeof left);
+        for (size_t k = 0; k < n && (s.top_k == 0 || s.temperature == 0); k++) {
+            assert_int_equal(walk[k], ft_sampler_draw(sp, &s, left, i));
+            left[walk[k]] = -INFINITY;
+        }
+        if (s.temperature == 0)
+            continue;
+        const size_t in = i % n;
+        mask[walk[in] / 32] |= 1u << (walk[in] % 32);
+        mask[walk[n - 1] / 32] |= 1u << (walk[n - 1] % 32);
+        assert_int_equal(ft_sampler_draw_among(sp, &s, logits, i, mask), walk[in]);
+        memset(mask, 0, sizeof mask);
+        assert_int_equal(ft_sampler_draw_among(sp, &s, logits, i, mask), -1);
+    }
+    ft_sampler_destroy(sp);
+}
+
 /* Standard deviation of the finite logits. */
 static double deviation(const float *logits, uint32_t n)
 {
@@ -500,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_ties_go_to_low_ids),
         cmocka_unit_test(test_what_is_not_finite_is_out),
         cmocka_unit_test(test_rank_leads_with_the_draw),
+        cmocka_unit_test(test_walks),
         cmocka_unit_test(test_shape),
         cmocka_unit_test(test_draws_fit_p),
         cmocka_unit_test(test_logprobs),
