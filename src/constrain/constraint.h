@@ -94,6 +94,11 @@ bool ft_matcher_allows(ft_matcher *matcher, int32_t token);
 /* All tokens that may follow: bit t % 32 of word t / 32. NULL: none may, as
  * nothing that the vocabulary has fits. Valid until the next call. */
 const uint32_t *ft_matcher_mask(ft_matcher *matcher);
+/* The one token that may follow; -1: several may, or none. */
+int32_t ft_matcher_only(ft_matcher *matcher);
+/* Appends the bytes with which every text goes on that fits; nothing: there are several ways, or
+ * the text may end here. Tokens may spell them in several ways, and go beyond them. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out);
 /* A token that ends a text: what is left to draw where no token may follow. */
 int32_t ft_matcher_end(const ft_matcher *matcher);
 /* Not FT_OK: a call failed, and what it and later ones said is not to be used. FT_NOMEM;

@@ -67,6 +67,16 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     return NULL;
 }
 
+int32_t ft_matcher_only(ft_matcher *matcher)
+{
+    return -1;
+}
+
+ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
+{
+    return FT_OK;
+}
+
 int32_t ft_matcher_end(const ft_matcher *matcher)
 {
     return 0;

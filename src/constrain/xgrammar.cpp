@@ -92,6 +92,9 @@ struct ft_matcher {
     ft_grammar *grammar;
     std::vector<int32_t> followed; /* the tokens that it stands behind */
     std::vector<int32_t> mask;
+    /* What was forced behind the first so many of them, while it stands behind these. */
+    std::string forced;
+    size_t forced_at;
     uint64_t excess_left; /* of EXCESS_WORK */
     ft_status status;     /* not FT_OK: it is not used any more */
 };
@@ -379,8 +382,14 @@ ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out
     try {
         work_left = CALL_EXCESS_WORK;
         const size_t n_vocab = (size_t)grammar->compiled.GetTokenizerInfo().GetVocabSize();
-        *out = new ft_matcher{xgrammar::GrammarMatcher(grammar->compiled), grammar,     {},
-                              std::vector<int32_t>((n_vocab + 31) / 32),   EXCESS_WORK, FT_OK};
+        *out = new ft_matcher{xgrammar::GrammarMatcher(grammar->compiled),
+                              grammar,
+                              {},
+                              std::vector<int32_t>((n_vocab + 31) / 32),
+                              {},
+                              0,
+                              EXCESS_WORK,
+                              FT_OK};
     } catch (...) {
         return say(thrown(), err);
     }
@@ -428,6 +437,8 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
         working w(m, n_a - in_a + n_b - in_b);
         m->at.Rollback((int)(m->followed.size() - in_a - in_b));
         m->followed.resize(in_a + in_b);
+        if (m->followed.size() < m->forced_at)
+            m->forced.clear();
         return accept(m, a + in_a, n_a - in_a) && accept(m, b + in_b, n_b - in_b);
     } catch (...) {
         m->status = thrown();
@@ -471,6 +482,51 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     }
     const bool some = std::any_of(m->mask.begin(), m->mask.end(), [](int32_t w) { return w != 0; });
     return some ? (const uint32_t *)m->mask.data() : nullptr;
+}
+
+int32_t ft_matcher_only(ft_matcher *matcher)
+{
+    const uint32_t *mask = ft_matcher_mask(matcher);
+    int32_t only = -1;
+    for (size_t i = 0; mask && i < matcher->mask.size(); i++) {
+        if (mask[i] == 0)
+            continue;
+        if (only >= 0 || (mask[i] & (mask[i] - 1)) != 0)
+            return -1;
+        only = (int32_t)(32 * i) + __builtin_ctz(mask[i]);
+    }
+    return only;
+}
+
+/* How many of the forced bytes it has gone. */
+static size_t forced_gone(const ft_matcher *m)
+{
+    const auto &pieces = m->grammar->compiled.GetTokenizerInfo().GetDecodedVocab();
+    size_t gone = 0;
+    for (size_t i = m->forced_at; i < m->followed.size(); i++)
+        gone += pieces[(size_t)m->followed[i]].size();
+    return gone;
+}
+
+/* A long forced text is looked for once, and not behind each of its tokens. */
+ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
+{
+    ft_matcher *m = matcher;
+    try {
+        working w(m, 1);
+        if (m->status != FT_OK || m->at.IsTerminated())
+            return FT_OK;
+        size_t gone = m->forced.empty() ? 0 : forced_gone(m);
+        if (gone >= m->forced.size()) {
+            m->forced = m->at.FindJumpForwardString();
+            m->forced_at = m->followed.size();
+            gone = 0;
+        }
+        return ft_buf_append(out, m->forced.data() + gone, m->forced.size() - gone);
+    } catch (...) {
+        m->status = thrown();
+        return FT_OK;
+    }
 }
 
 int32_t ft_matcher_end(const ft_matcher *matcher)

@@ -127,6 +127,40 @@ static void test_kinds(void **state)
           "[[], [[]]]", "[null]");
 }
 
+static void test_forced(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_JSON_SCHEMA,
+                               "{\"type\":\"object\",\"properties\":{\"n\":{\"enum\":[1,2]}},"
+                               "\"required\":[\"n\"],\"additionalProperties\":false}");
+    static const char whole[] = "{\"n\": 1}";
+    static const char *const left[] = {"{\"n\": ", "\"n\": ", "n\": ", "\": ", ": ", " ", "", "}"};
+    int32_t tokens[16];
+    ft_buf bytes = {0};
+    const uint32_t n = tokens_of(whole, tokens);
+    for (uint32_t i = 0; i <= n; i++) {
+        assert_true(ft_matcher_follow(m, tokens, i, NULL, 0));
+        ft_buf_clear(&bytes);
+        assert_int_equal(ft_matcher_forced(m, &bytes), FT_OK);
+        assert_string_equal(ft_buf_str(&bytes), i < n ? left[i] : "");
+        /* a brace alone, or with the quote behind it; 1 or 2 */
+        const int32_t only = i == 0 || i == 6 ? -1 : i == n ? END : tokens[i];
+        assert_int_equal(ft_matcher_only(m), only);
+        const uint32_t *mask = ft_matcher_mask(m);
+        for (int32_t t = 0; t < VOCAB && only >= 0; t++)
+            assert_int_equal(mask[t / 32] >> (t % 32) & 1, t == only);
+    }
+    tokens[n] = END; /* behind the end nothing is forced */
+    assert_true(ft_matcher_follow(m, tokens, n + 1, NULL, 0));
+    ft_buf_clear(&bytes);
+    assert_int_equal(ft_matcher_forced(m, &bytes), FT_OK);
+    assert_int_equal(bytes.len, 0);
+    assert_int_equal(ft_matcher_only(m), -1);
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
+    ft_buf_deinit(&bytes);
+    ft_matcher_destroy(m);
+}
+
 /* A call may spell tokens that have no bytes: then they stand there, and their letters do not. */
 static void test_marks(void **state)
 {
@@ -374,12 +408,12 @@ static void test_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_behind_marks), cmocka_unit_test(test_loosen),
-        cmocka_unit_test(test_follow),       cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_nothing_fits), cmocka_unit_test(test_work),
-        cmocka_unit_test(test_long),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_marks),   cmocka_unit_test(test_behind_marks),
+        cmocka_unit_test(test_loosen),  cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_work),    cmocka_unit_test(test_long),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

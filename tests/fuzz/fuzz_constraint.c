@@ -2,6 +2,7 @@
 // Constraints, as clients send them: the first byte says the kind. What compiles is walked: each
 // allowed token is accepted, unless that takes too much work, and nothing throws.
 #include <stdlib.h>
+#include <string.h>
 
 #include "constrain/constraint.h"
 
@@ -24,6 +25,21 @@ static void require(int condition)
         abort();
 }
 
+/* What is forced: a token that may follow, and of its bytes the first. */
+static void check_forced(ft_matcher *m, int32_t token)
+{
+    ft_buf forced = {0}, bytes = {0};
+    const int32_t only = ft_matcher_only(m);
+    require(ft_matcher_forced(m, &forced) == FT_OK && piece(NULL, token, &bytes) == FT_OK);
+    if (ft_matcher_status(m, NULL) == FT_OK) {
+        require(only < 0 || only == token);
+        const size_t n = forced.len < bytes.len ? forced.len : bytes.len;
+        require(n == 0 || memcmp(ft_buf_str(&forced), ft_buf_str(&bytes), n) == 0);
+    }
+    ft_buf_deinit(&forced);
+    ft_buf_deinit(&bytes);
+}
+
 /* Always the first allowed token at or behind one that the input chooses. */
 static void walk(ft_matcher *m, const uint8_t *data, size_t n)
 {
@@ -37,6 +53,7 @@ static void walk(ft_matcher *m, const uint8_t *data, size_t n)
             token = (token + 1) % VOCAB;
         require(ft_matcher_allows(m, token) || ft_matcher_status(m, NULL) == FT_INVALID);
         text[i] = token;
+        check_forced(m, token);
         require(ft_matcher_follow(m, text, i, &token, 1) ||
                 ft_matcher_status(m, NULL) == FT_INVALID);
     }
