@@ -14,7 +14,6 @@
 #include "engine/engine_internal.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,24 +22,12 @@
 #include "engine/attn_layout.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
+#include "model/peers.h"
 
 #define DEFAULT_BATCH_TOK 512
 #define MAX_BATCH_TOK     65536
 
 /* ---- creation ---- */
-
-static void log_abort(const char *message)
-{
-    FT_LOGE("engine", "ggml: %s", message);
-}
-
-/* ggml's abort handler would start a debugger to print a backtrace; ours writes one line. */
-static void tame_aborts(void)
-{
-    static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&done))
-        ggml_set_abort_callback(log_abort);
-}
 
 static bool all_in_memory(const ft_model *model)
 {
@@ -188,7 +175,7 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
     ft_status status = check_opts(opts, err);
     if (status != FT_OK)
         return status;
-    tame_aborts();
+    ft_aborts_tame();
     ft_engine *engine = calloc(1, sizeof *engine);
     if (!engine)
         return ft_error_set(err, FT_NOMEM, "engine: out of memory");
@@ -206,6 +193,7 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
                             opts->kv_tok);
     }
     log_memory(engine);
+    ft_peers_watch();
     *out = engine;
     return FT_OK;
 }

@@ -48,7 +48,7 @@ bool ft_device_has_rows(ggml_backend_dev_t dev, enum ggml_type type, int64_t wid
 
 /* Adds RPC servers. endpoints: "HOST:PORT[,HOST:PORT]". Their devices are named RPC0, RPC1 and so
  * on. FT_UNSUPPORTED: ggml was built without RPC. FT_UNAVAILABLE: no server answers there. (If a
- * server disappears later, ggml ends the process.) */
+ * server disappears later, ggml ends the process; the log says which one: model/peers.h.) */
 FT_WARN_UNUSED ft_status ft_devices_add_rpc(const char *endpoints, ft_error *err);
 
 /* Lends this machine's devices (names as in ft_devices_find; the CPU if that finds none) to one

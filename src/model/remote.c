@@ -13,9 +13,10 @@
 
 #include "base/cpu.h"
 #include "model/device.h"
+#include "model/peers.h"
 
 #define CONNECT_MS   3000
-#define ENDPOINT_MAX 300
+#define ENDPOINT_MAX FT_PEER_NAME_SIZE
 
 /* ggml's functions, by their names in its registry. */
 typedef ggml_backend_reg_t (*add_server_fn)(const char *endpoint);
@@ -81,6 +82,11 @@ static ft_status try_endpoint(const char *endpoint, size_t n, ft_error *err)
     if (getaddrinfo(host, port, &hints, &found) == 0)
         for (struct addrinfo *a = found; a && !ok; a = a->ai_next)
             ok = connects(a);
+    if (ok) {
+        char name[ENDPOINT_MAX];
+        snprintf(name, sizeof name, "%.*s", (int)n, endpoint);
+        ft_peers_add(name, found);
+    }
     if (found)
         freeaddrinfo(found);
     return ok ? FT_OK
@@ -115,6 +121,7 @@ static ft_status add_one(add_server_fn add_server, const char *endpoint, size_t 
 ft_status ft_devices_add_rpc(const char *endpoints, ft_error *err)
 {
     (void)ft_devices_list(NULL, 0); /* loads the backends */
+    ft_aborts_tame();
     add_server_fn add_server;
     ft_status status = entry_point("ggml_backend_rpc_add_server", &add_server, err);
     while (status == FT_OK) {
@@ -144,6 +151,8 @@ ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads
         devices.dev[devices.n++] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!devices.dev[0])
         return ft_error_set(err, FT_UNSUPPORTED, "rpc: there is no device to lend");
+    if ((status = ft_peers_watch_clients(err)) != FT_OK)
+        return status;
     start_server(endpoint, NULL, (size_t)ft_cpu_threads(n_threads), devices.n, devices.dev);
     return ft_error_set(err, FT_IO, "rpc: cannot listen on %s", endpoint);
 }
