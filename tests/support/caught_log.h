@@ -5,9 +5,15 @@
 #ifndef FT_TEST_CAUGHT_LOG_H
 #define FT_TEST_CAUGHT_LOG_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 typedef struct caught_log {
     FILE *file;
