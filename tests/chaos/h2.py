@@ -22,7 +22,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 
 # gRPC's status codes that tests name.
-INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 3, 5, 8, 9, 11
+INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, UNAVAILABLE = 3, 5, 8, 9, 11, 14
 
 
 def frame(kind, flags, stream, payload=b""):

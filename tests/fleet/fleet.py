@@ -11,7 +11,8 @@ import proxies
 import world as w
 
 CONTEXT = "4096"
-DELAY_S = "5"  # health checks fail twice, a second apart, on a busy machine
+DELAY_S = 5  # health checks fail twice, a second apart, on a busy machine
+ENDS = ("0", "2")  # the demo target's end-of-text tokens
 
 
 class Fleet:
@@ -19,21 +20,21 @@ class Fleet:
 
     def __init__(self, world, kind, program, form="foretoken", robin=False, n=2):
         self.world, self.certificate = world, world.certificate
-        ports = proxies.free_ports(3 + 2 * n)
+        ports = w.free_ports(3 + 2 * n)
         self.places = list(zip(ports[3::2], ports[4::2]))
-        self.flags = ["--per-client-share", "100", "--ctx-size", CONTEXT, "--shutdown-delay-s", DELAY_S,
+        self.flags = ["--per-client-share", "100", "--ctx-size", CONTEXT, "--shutdown-delay-s", str(DELAY_S),
                       "--allow-host", f"127.0.0.1:{ports[1]}",
                       "--allow-host", "localhost:8411"]  # health checks name the port of the configuration
         if form == "passthrough":
             for name in ("--tls", "--https"):
                 self.flags += [name + "-cert", self.certificate.cert, name + "-key", self.certificate.key]
         self.servers = [self.start(i) for i in range(n)]
-        self.proxy = proxies.Proxy(world, kind, program, form, self.places, ports, robin)
+        self.proxy = proxies.Proxy(world, kind, program, form, self.places, ports[:3], robin)
         self.edges = []
 
     def start(self, i):
         grpc, http = self.places[i]
-        return w.Server(self.world, *self.flags, port=grpc, http=http)
+        return w.Server(self.world, *self.flags, port=grpc, http=http, drain_s=None)
 
     def add_edge(self, **how):
         """It knows the proxy alone."""
@@ -55,15 +56,18 @@ def prefix_of(messages):
     return hashlib.sha256(json.dumps(messages[:first + 1]).encode()).hexdigest()[:16]
 
 
-def ask(port, messages, max_tokens, ca=None, timeout_s=chat.TIMEOUT_S):
-    """One turn of a chat, of an edge, or with `ca` over HTTPS through a proxy: (text, error)."""
+def ask(port, messages, max_tokens, ca=None, endless=False):
+    """One turn of a chat, of an edge, or with `ca` over HTTPS through a proxy: (text, error). endless: the text
+    has max_tokens."""
     headers = {"Content-Type": "application/json", "foretoken-prefix": prefix_of(messages)}
     body = {"messages": messages, "max_tokens": max_tokens, "temperature": 0.8, "seed": 7}
+    if endless:
+        body["logit_bias"] = {token: -100 for token in ENDS}
     if ca:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout_s,
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=chat.TIMEOUT_S,
                                                  context=ssl.create_default_context(cafile=ca))
     else:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=chat.TIMEOUT_S)
     try:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
         response = connection.getresponse()

