@@ -36,6 +36,8 @@ static void become(child *c)
     if (c->o->limit_bytes && !ft_bench_cgroup_enter(&c->group))
         _exit(126);
     setpgid(0, 0); /* Ctrl-C is the parent's to handle */
+    if (c->o->cache && setenv("XDG_CACHE_HOME", c->o->cache, 1) != 0)
+        _exit(126);
     dup2(fileno(c->errors), STDERR_FILENO);
     dup2(c->ends[1], STDOUT_FILENO);
     if (c->o->args) {

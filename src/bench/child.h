@@ -16,6 +16,7 @@ typedef struct ft_bench_child_opts {
     const char *const *args;           /* of this program, behind its name; NULL at the end */
     int (*call)(void *ctx, FILE *out); /* without args: runs this; returns the exit status */
     void *ctx;
+    const char *cache;    /* its cache folder, XDG_CACHE_HOME; NULL: as this process's */
     uint64_t limit_bytes; /* in a memory cgroup with this limit; 0: in none */
     ft_bench_stop stop;
 } ft_bench_child_opts;

@@ -101,12 +101,13 @@ static ft_status run_ours(const ft_bench_local_state *b, size_t m, const group *
                           ft_bench_child *child)
 {
     arguments a;
-    char path[NUMBER_SZ];
+    char path[NUMBER_SZ], cache[FT_BENCH_LOCAL_CACHE_PATH];
     const int fd = prompts_file(b, g, path);
     if (fd < 0)
         return ft_error_set(err, FT_IO, "no memory for a file of prompts");
     arguments_of(b->o, &ft_bench_local_methods[m], path, &a);
-    const ft_bench_child_opts opts = {.args = a.arg, .stop = b->o->stop};
+    ft_bench_local_cache_path(&b->cache, m, cache);
+    const ft_bench_child_opts opts = {.args = a.arg, .cache = cache, .stop = b->o->stop};
     const ft_status status = ft_bench_child_run(&opts, err, child);
     close(fd);
     return status;
@@ -145,6 +146,7 @@ static ft_status keep(ft_bench_local_state *b, size_t m, const group *g, size_t 
     *a = (ft_bench_local_answer){
         .known = per_s > 0,
         .first = i == 0,
+        .next = i == 0 && b->cells[m].answered,
         .ms_per_token = per_s > 0 ? 1e3 / per_s : 0,
         .ttft_ms = json_number_value(json_object_get(o, "ttft_ms")),
         .start_ms = json_number_value(json_object_get(o, "start_ms")),
@@ -158,6 +160,17 @@ static ft_status keep(ft_bench_local_state *b, size_t m, const group *g, size_t 
     else if (!(*text = strdup(now)))
         return ft_error_set(err, FT_NOMEM, "out of memory");
     return FT_OK;
+}
+
+/* A method that fails has no figures, not those of its earlier answers either. */
+static void drop(ft_bench_local_state *b, size_t m)
+{
+    const size_t n = b->prompts.n, answers = n * b->table.n_rounds;
+    memset(ft_bench_local_at(&b->table, m, 0, 0), 0, answers * sizeof *b->table.answers);
+    for (size_t p = 0; p < n; p++) {
+        free(b->texts[m * n + p]);
+        b->texts[m * n + p] = NULL;
+    }
 }
 
 /* One method answers a group. One that fails is not run again: `why` says what it said.
@@ -176,8 +189,11 @@ static ft_status answer_group(ft_bench_local_state *b, size_t m, const group *g,
     json_decref(child.json);
     if (status == FT_CANCELLED)
         return ft_error_set(err, FT_CANCELLED, "stopped");
-    if (status != FT_OK)
+    cell->answered = true;
+    if (status != FT_OK) {
         snprintf(cell->why, sizeof cell->why, "%s", said.message);
+        drop(b, m);
+    }
     return FT_OK;
 }
 
@@ -235,7 +251,8 @@ static ft_status prepare(ft_bench_local_state *b, ft_error *err)
     b->tokens = calloc(n, sizeof *b->tokens);
     if (!b->table.answers || !b->texts || !b->tokens)
         return ft_error_set(err, FT_NOMEM, "out of memory");
-    return tokenize(b, err);
+    status = ft_bench_local_cache_make(&b->cache, ft_bench_n_local_methods, err);
+    return status == FT_OK ? tokenize(b, err) : status;
 }
 
 ft_status ft_bench_local(const ft_bench_local_opts *opts, ft_error *err, json_t **report)
@@ -254,6 +271,7 @@ ft_status ft_bench_local(const ft_bench_local_opts *opts, ft_error *err, json_t 
     free(b.texts);
     free(b.tokens);
     free(b.table.answers);
+    ft_bench_local_cache_remove(&b.cache);
     ft_bench_prompts_deinit(&b.prompts);
     return status;
 }

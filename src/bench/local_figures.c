@@ -4,13 +4,21 @@
 
 #include "bench/bench.h"
 
-double ft_bench_local_ms(const ft_bench_local_table *t, size_t method, size_t prompt, bool first)
+static bool counts(const ft_bench_local_answer *a, ft_bench_local_which which)
+{
+    return a->known &&
+           (which == FT_BENCH_LOCAL_ALL || (which == FT_BENCH_LOCAL_FIRST ? a->first : a->next));
+}
+
+double ft_bench_local_ms(const ft_bench_local_table *t, size_t method, size_t prompt,
+                         ft_bench_local_part part)
 {
     double ms[FT_BENCH_LOCAL_ROUNDS];
     uint32_t n = 0;
     for (size_t r = 0; r < t->n_rounds; r++) {
         const ft_bench_local_answer *a = ft_bench_local_at(t, method, prompt, r);
-        if (a->known && (a->first || !first))
+        const bool in_half = part.half == FT_BENCH_LOCAL_BOTH || r % 2 == (size_t)part.half;
+        if (in_half && counts(a, part.which))
             ms[n++] = a->ms_per_token;
     }
     return n ? ft_bench_median(ms, n) : 0;
@@ -40,7 +48,8 @@ ft_bench_local_row ft_bench_local_row_of(const ft_bench_local_table *t, size_t m
     double ms = 0, rounds = 0, tokens = 0, drafted = 0, accepted = 0;
     size_t n_prompts = 0;
     for (size_t p = 0; p < t->n_prompts; p++) {
-        const double of_prompt = ft_bench_local_ms(t, method, p, false);
+        const double of_prompt = ft_bench_local_ms(
+            t, method, p, (ft_bench_local_part){FT_BENCH_LOCAL_ALL, FT_BENCH_LOCAL_BOTH});
         ms += of_prompt;
         n_prompts += of_prompt > 0;
         for (size_t r = 0; r < t->n_rounds; r++) {
@@ -61,12 +70,13 @@ ft_bench_local_row ft_bench_local_row_of(const ft_bench_local_table *t, size_t m
 }
 
 size_t ft_bench_local_best(const ft_bench_local_table *t, const bool *methods, size_t prompt,
-                           bool first)
+                           ft_bench_local_half half)
 {
+    const ft_bench_local_part part = {FT_BENCH_LOCAL_ALL, half};
     size_t best = t->n_methods;
     double best_ms = 0;
     for (size_t m = 0; m < t->n_methods; m++) {
-        const double ms = methods[m] ? ft_bench_local_ms(t, m, prompt, first) : 0;
+        const double ms = methods[m] ? ft_bench_local_ms(t, m, prompt, part) : 0;
         if (ms > 0 && (best == t->n_methods || ms < best_ms)) {
             best = m;
             best_ms = ms;
@@ -76,16 +86,21 @@ size_t ft_bench_local_best(const ft_bench_local_table *t, const bool *methods, s
 }
 
 bool ft_bench_local_regret(const ft_bench_local_table *t, size_t method, const bool *methods,
-                           bool first, double *regret)
+                           ft_bench_local_which which, double *regret)
 {
     double ours = 0, best = 0;
-    for (size_t p = 0; p < t->n_prompts; p++) {
-        const size_t m = ft_bench_local_best(t, methods, p, first);
-        const double ms = ft_bench_local_ms(t, method, p, first);
-        if (m == t->n_methods || ms == 0)
-            continue;
-        ours += ms;
-        best += ft_bench_local_ms(t, m, p, first);
+    for (size_t i = 0; i < 2 * t->n_prompts; i++) {
+        const size_t p = i / 2;
+        const ft_bench_local_part judged = {which,
+                                            i % 2 ? FT_BENCH_LOCAL_ODD : FT_BENCH_LOCAL_EVEN};
+        const size_t m =
+            ft_bench_local_best(t, methods, p, i % 2 ? FT_BENCH_LOCAL_EVEN : FT_BENCH_LOCAL_ODD);
+        const double ms = ft_bench_local_ms(t, method, p, judged);
+        const double best_ms = m < t->n_methods ? ft_bench_local_ms(t, m, p, judged) : 0;
+        if (ms > 0 && best_ms > 0) {
+            ours += ms;
+            best += best_ms;
+        }
     }
     *regret = best > 0 ? ours / best - 1 : 0;
     return best > 0;

@@ -5,6 +5,7 @@
 const ft_bench_local_method ft_bench_local_methods[] = {
     {"plain", FT_BENCH_LOCAL_PLAIN, "--no-speculation", 0},
     {"default", FT_BENCH_LOCAL_DEFAULT, "", 0},
+    {"no-memory", FT_BENCH_LOCAL_NEW, "--no-memory", 0},
     {"chain:1", FT_BENCH_LOCAL_FIXED, "--draft 1", 0},
     {"chain:2", FT_BENCH_LOCAL_FIXED, "--draft 2", 0},
     {"chain:3", FT_BENCH_LOCAL_FIXED, "--draft 3", 0},

@@ -10,7 +10,8 @@
 
 typedef enum ft_bench_local_kind {
     FT_BENCH_LOCAL_PLAIN,   /* ours without speculation: a fixed choice, too */
-    FT_BENCH_LOCAL_DEFAULT, /* ours */
+    FT_BENCH_LOCAL_DEFAULT, /* ours; a process begins with what the one before has learnt */
+    FT_BENCH_LOCAL_NEW,     /* the same, and each process knows nothing */
     FT_BENCH_LOCAL_FIXED,   /* ours, each draft of the same shape */
     FT_BENCH_LOCAL_THEIRS_PLAIN,
     FT_BENCH_LOCAL_THEIRS /* llama.cpp's own speculation */

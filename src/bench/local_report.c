@@ -78,12 +78,13 @@ static void fixed_choices(const ft_bench_local_state *b, bool fixed[FT_BENCH_LOC
                    !b->cells[m].why[0];
 }
 
-static json_t *regret(const ft_bench_local_state *b, bool first)
+static json_t *regret(const ft_bench_local_state *b, ft_bench_local_kind kind,
+                      ft_bench_local_which which)
 {
     bool fixed[FT_BENCH_LOCAL_METHODS] = {false};
     double value;
     fixed_choices(b, fixed);
-    return ft_bench_local_regret(&b->table, method_of(FT_BENCH_LOCAL_DEFAULT), fixed, first, &value)
+    return ft_bench_local_regret(&b->table, method_of(kind), fixed, which, &value)
                ? json_real(value)
                : json_null();
 }
@@ -91,20 +92,20 @@ static json_t *regret(const ft_bench_local_state *b, bool first)
 /* For each prompt: its fastest fixed choice, and our own. */
 static json_t *prompts_of(const ft_bench_local_state *b)
 {
+    const ft_bench_local_part all = {FT_BENCH_LOCAL_ALL, FT_BENCH_LOCAL_BOTH};
     bool fixed[FT_BENCH_LOCAL_METHODS] = {false};
     json_t *list = json_array();
     fixed_choices(b, fixed);
     for (size_t p = 0; p < b->prompts.n; p++) {
-        const size_t best = ft_bench_local_best(&b->table, fixed, p, false);
+        const size_t best = ft_bench_local_best(&b->table, fixed, p, all.half);
         const bool is = best < ft_bench_n_local_methods;
-        const double ours =
-            ft_bench_local_ms(&b->table, method_of(FT_BENCH_LOCAL_DEFAULT), p, false);
+        const double ours = ft_bench_local_ms(&b->table, method_of(FT_BENCH_LOCAL_DEFAULT), p, all);
         json_array_append_new(
             list, json_pack("{s:I, s:s, s:s?, s:o, s:o}", "question_id",
                             (json_int_t)b->prompts.items[p].question_id, "category",
                             b->prompts.items[p].category, "best",
                             is ? ft_bench_local_methods[best].name : NULL, "best_ms_per_token",
-                            known(is ? ft_bench_local_ms(&b->table, best, p, false) : 0),
+                            known(is ? ft_bench_local_ms(&b->table, best, p, all) : 0),
                             "default_ms_per_token", known(ours)));
     }
     return list;
@@ -118,10 +119,12 @@ json_t *ft_bench_local_report(const ft_bench_local_state *b)
     for (size_t m = 0; m < ft_bench_n_local_methods; m++)
         if (o->method[m])
             json_array_append_new(rows, row_of(b, m));
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:s?, s:o, s:o, s:o}",
-                     "command", "bench local", "model", o->model, "draft", o->draft, "threads",
-                     ft_cpu_threads((int)o->n_threads), "tokens", (int)o->n, "rounds",
-                     (int)o->rounds, "answers_of_a_process", (int)o->answers, "temp", o->temp,
-                     "rows", rows, "ratio", ratio_of, "llamacpp_best", best, "regret",
-                     regret(b, false), "regret_first", regret(b, true), "prompts", prompts_of(b));
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:s?, s:o, s:o, s:o, s:o}", "command",
+        "bench local", "model", o->model, "draft", o->draft, "threads",
+        ft_cpu_threads((int)o->n_threads), "tokens", (int)o->n, "rounds", (int)o->rounds,
+        "answers_of_a_process", (int)o->answers, "temp", o->temp, "rows", rows, "ratio", ratio_of,
+        "llamacpp_best", best, "regret", regret(b, FT_BENCH_LOCAL_DEFAULT, FT_BENCH_LOCAL_ALL),
+        "regret_first", regret(b, FT_BENCH_LOCAL_NEW, FT_BENCH_LOCAL_FIRST), "regret_next",
+        regret(b, FT_BENCH_LOCAL_DEFAULT, FT_BENCH_LOCAL_NEXT), "prompts", prompts_of(b));
 }

@@ -5,12 +5,14 @@
 #define FT_BENCH_LOCAL_REPORT_H
 
 #include "bench/local.h"
+#include "bench/local_cache.h"
 #include "bench/prompts.h"
 #include "model/vocab.h"
 
 #define FT_BENCH_LOCAL_ANSWERS 16 /* of a process, at most */
 
 typedef struct ft_bench_local_cell {
+    bool answered; /* a process of it has ended */
     bool differs;  /* a prompt's text is not the same in all rounds */
     char why[400]; /* "": it works; else why it does not, and nothing more is run */
 } ft_bench_local_cell;
@@ -21,6 +23,7 @@ typedef struct ft_bench_local_state {
     ft_bench_prompts prompts;
     ft_tokens *tokens; /* [prompts.n] of each prompt */
     ft_bench_local_table table;
+    ft_bench_local_cache cache; /* a folder for each method */
     char **texts; /* [methods, prompts.n] a method's first text for each; NULL: none */
     ft_bench_local_cell cells[FT_BENCH_LOCAL_METHODS];
 } ft_bench_local_state;

@@ -67,7 +67,7 @@ static void arguments_of(const ft_bench_memory_opts *o, const ft_bench_memory_jo
     snprintf(a->number[a->n_numbers], sizeof *a->number, "%g", job->sampled ? o->temp : 0);
     add(a, "--temp", a->number[a->n_numbers++]);
     add(a, "--json", NULL);
-    add(a, "--forget", NULL);
+    add(a, "--no-memory", NULL);
     const char *flags = job->method ? job->method->flags[job->variant] : "--no-speculation";
     if (!strstr(flags, "--no-speculation"))
         add(a, "-md", o->draft);

@@ -39,7 +39,7 @@ static void print_row(const json_t *r)
 
 static void print_text(const json_t *report)
 {
-    static const char *const figures[] = {"ratio", "regret", "regret_first"};
+    static const char *const figures[] = {"ratio", "regret", "regret_first", "regret_next"};
     const json_t *r;
     size_t i;
     printf("%-24s %9s %9s %9s %10s %9s  %s\n", "method", "tokens/s", "ttft ms", "start ms",
@@ -105,11 +105,13 @@ const ft_command ft_cmd_bench_local = {
     .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
     .about =
         "Answers the same prompts by several methods, each a process of its own on all cores. "
-        "plain: without speculation. default: as run does it. chain:N, tree:N: each draft of "
-        "this shape. llamacpp: llama.cpp without speculation, llamacpp-draft:N with the draft "
+        "plain: without speculation. default: as run does it. no-memory: the same, and "
+        "each process begins knowing nothing. chain:N, tree:N: each draft of this shape. "
+        "llamacpp: llama.cpp without speculation, llamacpp-draft:N with the draft "
         "model, llamacpp-ngram-*: with each of its ways that need none. ratio: default over "
         "llama.cpp's fastest. regret: by how much default is slower than the best fixed choice "
-        "for each prompt; regret_first: the same in a process's first answer. "
+        "for each prompt; regret_first: the same of the first answer of a process that knows "
+        "nothing; regret_next: of one that begins with what the one before has learnt. "
         "docs/BENCHMARKS.md says what is measured.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -205,9 +205,8 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
                     size_t n_tokens)
 {
     run_talk *talk = ctx;
-    if (talk->quiet) { /* the object tells what the answer took */
-        ft_run_meter_piece(&talk->meter, n_tokens);
-    } else {
+    ft_run_meter_piece(&talk->meter, n_tokens);
+    if (!talk->quiet) {
         ft_dimmed_erase(&talk->dimmed);
         fwrite(text, 1, n, stdout);
         fflush(stdout);
@@ -226,12 +225,6 @@ static bool interrupted(void *ctx)
     return ft_cmd_stopped();
 }
 
-static double per_second(const ft_gen_stats *s)
-{
-    const double us = (double)s->total_us - (double)s->ttft.sum_us;
-    return s->tokens > 1 && us > 0 ? ((double)s->tokens - 1) * 1e6 / us : 0;
-}
-
 static double ratio(uint64_t a, uint64_t b)
 {
     return b ? (double)a / (double)b : 0;
@@ -243,10 +236,10 @@ static double per_round(const ft_gen_stats *s)
     return s->tokens > s->run_tokens ? ratio(s->tokens - s->run_tokens, s->rounds) : 0;
 }
 
-static void print_stats(const run_app *app, const ft_gen_stats *s)
+static void print_stats(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
 {
     fprintf(stderr, "\n[%" PRIu64 " tokens, %.1f tokens/s, first after %.0f ms", s->tokens,
-            per_second(s), (double)s->ttft.sum_us / 1e3);
+            ft_run_meter_tokens_per_s(&talk->meter), (double)s->ttft.sum_us / 1e3);
     if (s->drafted)
         fprintf(stderr,
                 ", %" PRIu64 " rounds with drafts: %.2f tokens each, %.0f %% of %" PRIu64
@@ -266,7 +259,6 @@ static void set_stats(json_t *o, const ft_gen_stats *s)
     json_object_set_new(o, "proactive_align_ratio", json_real(ft_gen_align_ratio(s)));
     json_object_set_new(o, "proactive_match_ratio", json_real(ft_gen_match_ratio(s)));
     json_object_set_new(o, "proactive_gain_tokens", json_real(ft_gen_proactive_gain(s)));
-    json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
 }
 
 /* What the trace store did with this answer's drafts; waits until they are written. */
@@ -286,6 +278,7 @@ static json_t *answer_json(const run_app *app, const run_talk *talk, const ft_ge
                           (json_int_t)app->f.sampling.values.seed, "finish",
                           s->finish == FT_FINISH_LENGTH ? "length" : "stop");
     set_stats(o, s);
+    json_object_set_new(o, "tokens_per_s", json_real(ft_run_meter_tokens_per_s(&talk->meter)));
     ft_run_meter_json(&talk->meter, o);
     return o;
 }
@@ -372,7 +365,7 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
     if (status == FT_OK)
         putchar('\n');
     fflush(stdout);
-    print_stats(app, &stats);
+    print_stats(app, talk, &stats);
     return status == FT_OK ? 0 : 130;
 }
 
@@ -418,7 +411,7 @@ static ft_status turn(run_app *app, run_talk *talk, const char *text, ft_error *
         ft_cmd_clear_stopped(); /* Ctrl-C stopped the answer, not the chat */
         putchar('\n');
         fflush(stdout);
-        print_stats(app, &stats);
+        print_stats(app, talk, &stats);
         return say(talk, "assistant", ft_buf_str(&talk->answer), err);
     }
     forget(talk, before);

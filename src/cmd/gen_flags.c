@@ -88,7 +88,7 @@ static const ft_flag edge_rows[] = {
      "go on drafting while the target checks; by default edge does so, and run with --memory if "
      "drafts take a good part of a round"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
-    {"--forget", NULL, FT_FLAG(ft_edge_flags, forget), NULL,
+    {"--no-memory", NULL, FT_FLAG(ft_edge_flags, no_memory), NULL,
      "begin without what earlier runs have learnt (when drafts pay, how long passes take), and "
      "keep nothing for later ones"},
     {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
@@ -363,7 +363,7 @@ void ft_edge_flags_keep(ft_edge_flags *flags, const char *of)
 {
     const ft_hub_opts hub = ft_models_opts();
     ft_error err = {0};
-    if (flags->forget)
+    if (flags->no_memory)
         return;
     ft_status status = ft_hub_learnt_folder(&hub.env, &err, &flags->kept_folder);
     if (status == FT_OK)

@@ -54,7 +54,7 @@ typedef struct ft_edge_flags {
     uint32_t width;
     ft_proactive proactive_from;
     bool no_speculation;
-    bool forget;
+    bool no_memory;
     char *kept_folder, *kept_of; /* of opts.kept */
     ft_edge_opts opts;           /* what the flags mean; the command adds the rest */
     ft_predictor store;          /* of --predictor */
@@ -85,8 +85,8 @@ FT_WARN_UNUSED ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, 
 /* After the check: loads the predictor and opens the trace, if there are any. Owes a close, also if
  * it fails. Errors as ft_predictor_load and ft_trace_open. */
 FT_WARN_UNUSED ft_status ft_edge_flags_open(ft_edge_flags *flags, ft_error *err);
-/* Unless --forget was given: what is learnt outlasts the process. of: ft_edge_opts.kept.of, copied.
- * Without a folder for it that is left out, with a line in the log. */
+/* Unless --no-memory was given: what is learnt outlasts the process. of: ft_edge_opts.kept.of,
+ * copied. Without a folder for it that is left out, with a line in the log. */
 void ft_edge_flags_keep(ft_edge_flags *flags, const char *of);
 /* After the end of all users of the options. All-zero is legal. */
 void ft_edge_flags_close(ft_edge_flags *flags);

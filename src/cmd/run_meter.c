@@ -36,6 +36,12 @@ void ft_run_meter_piece(ft_run_meter *m, size_t n_tokens)
     m->tokens += m->pieces++ ? n_tokens : 0;
 }
 
+double ft_run_meter_tokens_per_s(const ft_run_meter *m)
+{
+    const double us = m->pieces > 1 ? (double)(m->last.us - m->first.us) : 0;
+    return us > 0 ? (double)m->tokens * 1e6 / us : 0;
+}
+
 /* Since `from`. */
 static void set_stream(json_t *object, const ft_weight_stream_stats *now,
                        const ft_weight_stream_stats *from)

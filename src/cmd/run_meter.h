@@ -29,6 +29,9 @@ typedef struct ft_run_meter {
 void ft_run_meter_begin(ft_run_meter *m, ft_streamed *streamed);
 /* A piece of text of n tokens is there. */
 void ft_run_meter_piece(ft_run_meter *m, size_t n_tokens);
+/* Of the tokens behind the first piece: that is one token, or all that the first pass brought. 0:
+ * there are none. */
+double ft_run_meter_tokens_per_s(const ft_run_meter *m);
 /* Sets `start_ms` and `decode` in the object, and with weights that are streamed what the stream
  * has done since it was opened. */
 void ft_run_meter_json(const ft_run_meter *m, json_t *object);

@@ -296,7 +296,7 @@ void ft_edge_destroy(ft_edge *edge)
 {
     if (!edge)
         return;
-    if (edge->learns)
+    if (edge->learns && edge->how.automatic)
         ft_edge_kept_save(edge);
     ft_grammars_destroy(edge->grammars);
     ft_engine_destroy(edge->drafts.engine);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an edge has learnt of its server, models and machine, in a small file: where the next
- * process begins. Text does not depend on it. A file that cannot be read or is broken is ignored,
- * with a line in the log; the last process to end overwrites it. */
+ * process begins. Only what the controller has learnt by its own choices is kept: rounds of a draft
+ * that was asked for say too little of others. Text does not depend on it. A file that cannot be
+ * read or is broken is ignored, with a line in the log; the last process to end overwrites it. */
 #ifndef FT_EDGE_KEPT_H
 #define FT_EDGE_KEPT_H
 

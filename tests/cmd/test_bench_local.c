@@ -41,9 +41,17 @@ static int tear_down(void **state)
 static json_t *bench(int *status, const char *args)
 {
     return program_json(status,
-                        "bench local -m '%s' -md '%s' --prompts %s -c 128 -n 12 -t 1 --rounds 2 "
+                        "bench local -m '%s' -md '%s' --prompts %s -c 128 -n 12 -t 1 --rounds 4 "
                         "--json %s",
                         files.target, files.draft, prompts, args);
+}
+
+/* The program's cache folder is this one. */
+static char *make_cache(char *folder)
+{
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    return folder;
 }
 
 static const char *text_of(const json_t *row, const char *key)
@@ -72,10 +80,13 @@ static void check_row(const json_t *row)
         assert_true(program_number(row, "tokens_per_round") >= 1);
 }
 
+/* The user's own cache folder is neither read nor written. */
 static void test_rows(void **state)
 {
     static const char *const temps[] = {"0", "0.8"};
+    char cache[] = "/tmp/foretoken-test-XXXXXX";
     (void)state;
+    make_cache(cache);
     for (size_t t = 0; t < 2; t++) {
         int status;
         size_t i;
@@ -83,17 +94,20 @@ static void test_rows(void **state)
         char args[200];
         snprintf(args, sizeof args,
                  "--temp %s --answers 2 --methods "
-                 "plain,default,chain:2,tree:4,llamacpp,llamacpp-draft:2,llamacpp-ngram-simple",
+                 "plain,default,no-memory,chain:2,tree:4,"
+                 "llamacpp,llamacpp-draft:2,llamacpp-ngram-simple",
                  temps[t]);
         json_t *o = bench(&status, args);
         assert_int_equal(status, 0);
-        assert_int_equal(json_array_size(json_object_get(o, "rows")), 7);
+        assert_int_equal(json_array_size(json_object_get(o, "rows")), 8);
         assert_int_equal(json_array_size(json_object_get(o, "prompts")), 2);
         json_array_foreach(json_object_get(o, "rows"), i, row) check_row(row);
         assert_true(json_is_number(json_object_get(o, "regret")));
         assert_true(json_is_number(json_object_get(o, "regret_first")));
+        assert_true(json_is_number(json_object_get(o, "regret_next")));
         json_decref(o);
     }
+    assert_int_equal(rmdir(cache), 0);
 }
 
 /* A method that fails has a row that says why, and the others go on. */
@@ -115,6 +129,33 @@ static void test_too_small(void **state)
     json_decref(o);
 }
 
+/* A method that fails later has no figures of what it did before. */
+static void test_fails_later(void **state)
+{
+    char path[] = "/tmp/prompts-XXXXXX";
+    int status;
+    (void)state;
+    FILE *file = fdopen(mkstemp(path), "w");
+    assert_non_null(file);
+    fprintf(file, "{\"prompt\":\"hello there\"}\n{\"prompt\":\"");
+    for (int i = 0; i < 400; i++)
+        fputs("word ", file);
+    fputs("\"}\n", file);
+    fclose(file);
+    json_t *o = program_json(&status,
+                             "bench local -m '%s' -md '%s' --prompts %s -c 128 -n 12 -t 1 "
+                             "--rounds 2 --answers 1 --methods plain,default --json",
+                             files.target, files.draft, path);
+    unlink(path);
+    assert_int_equal(status, 0);
+    const json_t *first = json_array_get(json_object_get(o, "prompts"), 0);
+    for (size_t i = 0; i < 2; i++)
+        assert_non_null(text_of(json_array_get(json_object_get(o, "rows"), i), "why"));
+    assert_true(json_is_null(json_object_get(first, "default_ms_per_token")));
+    assert_true(json_is_null(json_object_get(o, "regret")));
+    json_decref(o);
+}
+
 static void test_refused(void **state)
 {
     static const char *const args[] = {"--methods chain", "--categories none", "--answers 0"};
@@ -132,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_too_small),
+        cmocka_unit_test(test_fails_later),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -80,6 +80,15 @@ static const struct {
     {"--draft-source lookup --draft tree:32:16 --proactive", 16, 32, true, false},
 };
 
+/* The speed is that of the tokens behind the first piece, which may be a whole tree's. */
+static void check_speed(const json_t *answer)
+{
+    const json_t *decode = json_object_get(answer, "decode");
+    const double ms = program_number(decode, "ms"), tokens = program_number(decode, "tokens");
+    assert_true(tokens > 0 && tokens < program_number(answer, "tokens"));
+    assert_float_equal(program_number(answer, "tokens_per_s") * ms / 1e3, tokens, 1e-3f);
+}
+
 static void test_every_way_to_draft(void **state)
 {
     char *text = NULL;
@@ -94,6 +103,7 @@ static void test_every_way_to_draft(void **state)
             assert_string_equal(mine, text);
         else
             text = strdup(mine);
+        check_speed(o);
         double rounds = program_number(o, "rounds");
         assert_true(ways[i].drafts || rounds == 0);
         assert_true(!ways[i].speculates || rounds > 0);

@@ -62,7 +62,7 @@ static bool on_text(void *ctx, const char *s, size_t n, const ft_gen_token *toke
 
 /* An edge that keeps what it learns in the folder writes `texts` texts. Returns whether it began
  * with what another one had learnt. out: the first text; NULL: not wanted. */
-static bool live(const char *folder, const char *of, int texts, text *out)
+static bool live_by(const char *folder, const char *of, int texts, bool automatic, text *out)
 {
     int32_t prompt[N_PROMPT];
     ft_error err = {0};
@@ -74,6 +74,8 @@ static bool live(const char *folder, const char *of, int texts, text *out)
                                .draft_model = draft,
                                .source = ft_local_link_source(v),
                                .draft = ft_draft_params_tree(8, 4, 4),
+                               .automatic = automatic,
+                               .verify_us = 1000000, /* begins with trees */
                                .clock = ft_clock_monotonic(),
                                .n_threads = 1,
                                .kept = {folder, of}};
@@ -98,6 +100,11 @@ static bool live(const char *folder, const char *of, int texts, text *out)
     return knew;
 }
 
+static bool live(const char *folder, const char *of, int texts, text *out)
+{
+    return live_by(folder, of, texts, true, out);
+}
+
 /* The only file about pairs in the folder: its path, with room for 256 bytes. */
 static void only_file(const char *folder, char *path)
 {
@@ -119,7 +126,8 @@ static void test_next_process(void **state)
     text first, second, broken;
     (void)state;
     assert_non_null(mkdtemp(folder));
-    assert_false(live(folder, "here", 0, NULL)); /* has learnt nothing, keeps nothing */
+    assert_false(live(folder, "here", 0, NULL));             /* has learnt nothing, keeps nothing */
+    assert_false(live_by(folder, "here", 3, false, &first)); /* a draft that was asked for */
     assert_false(live(folder, "here", 3, &first));
     assert_true(live(folder, "here", 1, &second));
     assert_memory_equal(&first, &second, sizeof first);
