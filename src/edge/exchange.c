@@ -133,7 +133,6 @@ static void break_run(ft_gen *gen)
     gen->out.next_run = 0;
     draft->base = (uint32_t)gen->text.n;
     draft->run = gen->out.run_left;
-    gen->steer.run.since = ft_unknown();
 }
 
 /* The server does not take the text's rule: the text goes on with another. An outstanding draft

@@ -301,7 +301,7 @@ static void measure(ft_gen *gen, const ft_msg_verdict *v)
     for (uint32_t i = 0; i < v->n_next; i++)
         if (ft_drafting_walk_shadow(&gen->drafting, v->next[i], &shadow))
             ft_steer_saw_shadow(&gen->steer, &shadow.tree, shadow.path, shadow.cost.us);
-    ft_steer_saw_run(&gen->steer, v, &times, ft_gen_now_us(gen), gen->state == FT_GEN_RUN_NEXT);
+    ft_steer_saw_run(&gen->steer, v, &times);
 }
 
 /* TREE, TREE_EARLY: the early draft's part that fits the verdict becomes the outstanding draft. */

@@ -44,7 +44,8 @@ void ft_steer_go(ft_steer *s, ft_place place)
     s->other = left;
     s->place = place;
     s->chosen = s->may_fall_back = false;
-    s->run.since = ft_unknown();
+    s->run.tokens = 0;
+    s->run.us = 0;
 }
 
 /* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */
@@ -218,16 +219,13 @@ void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v
         ft_fallback_saw(&s->fallback, tree, v->path, v->n_path);
 }
 
-void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times,
-                      int64_t now_us, bool next)
+void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times)
 {
     if (times->rtt.known)
         ft_control_saw_rtt(&s->control, times->rtt.us);
-    if (!s->run.since.known) { /* the first verdict's time includes the network */
-        s->run.since = ft_known(now_us);
-        s->run.tokens = 0;
-    } else {
+    if (v->read_tok == 0) { /* else the pass, or one before it, read text, too */
         s->run.tokens += v->n_next;
+        s->run.us += (int64_t)v->queue_us + v->verify_us;
     }
     /* The next round is chosen when half of the run has come: the first run must be measured by
      * then. */
@@ -235,9 +233,9 @@ void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times
     if (v->more && !first)
         return;
     if (s->run.tokens > 0)
-        ft_control_saw_run(&s->control, s->run.tokens, now_us - s->run.since.us, v->hints.token_us);
-    s->run.since = v->more || next ? ft_known(now_us) : ft_unknown();
+        ft_control_saw_run(&s->control, s->run.tokens, s->run.us, v->hints.token_us);
     s->run.tokens = 0;
+    s->run.us = 0;
 }
 
 void ft_steer_saw_shadow(ft_steer *s, const ft_tree *shadow, uint32_t path, int64_t took_us)

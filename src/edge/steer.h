@@ -60,10 +60,9 @@ typedef struct ft_steer {
         double expected;    /* tokens it should bring, with the target's own */
     } tree;                 /* the outstanding tree */
     struct {
-        ft_known_us since; /* when the verdict came after which tokens are counted; unknown: from
-                              the next verdict on */
         uint32_t tokens;
-    } run; /* the outstanding run */
+        int64_t us; /* of the passes that brought them, and of waiting for these */
+    } run;          /* the outstanding run, so far as it is not learnt */
 } ft_steer;
 
 /* A new text, at a server, starts from what others have learnt. */
@@ -113,9 +112,9 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *verdict, uint32_t node
                        const ft_steer_times *times);
 /* Learns from a verdict on this tree whether drafts were sent too late or too early. */
 void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *verdict);
-/* Learns from a verdict of a run, at now_us. next: the next run was already asked for. */
-void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *verdict, const ft_steer_times *times,
-                      int64_t now_us, bool next);
+/* Learns from a verdict of a run, by the server's own times: what an edge sees between two verdicts
+ * has its own scheduler's and the network's noise in it. */
+void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *verdict, const ft_steer_times *times);
 /* Learns from a shadow that the text has left, or gone through: `path` of its nodes were text. */
 void ft_steer_saw_shadow(ft_steer *s, const ft_tree *shadow, uint32_t path, int64_t took_us);
 

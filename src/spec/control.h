@@ -143,9 +143,8 @@ void ft_control_expect_verify(ft_control *control, int64_t us);
 void ft_control_saw_draft(ft_control *control, uint32_t levels, uint32_t forwards, int64_t us);
 /* A verdict on a tree, or on a round without one. */
 void ft_control_saw_round(ft_control *control, const ft_control_round *round);
-/* `tokens` of a run came within `us`, without network time: counted from the first verdict of the
- * run (its tokens not counted), or, if the run was asked for early, from the last verdict of the
- * run before. */
+/* `tokens` of a run took `us`, by the times that the server gives with them: of its passes, and of
+ * waiting for these. No network is in it. */
 void ft_control_saw_run(ft_control *control, uint32_t tokens, int64_t us, uint32_t hint_token_us);
 /* The text went through n_path nodes of a shadow, which took us to draft. */
 void ft_control_saw_shadow(ft_control *control, uint32_t nodes, uint32_t depth, uint32_t n_path,

@@ -171,20 +171,26 @@ static void test_a_tree_is_measured(void **state)
     assert_true(s.control.rtt_us > 0);
 }
 
-/* A run counts from its first verdict on, which holds the network and the wait. */
+/* A run takes what its passes took and waited for. A verdict that waited for text to be read does
+ * not count. */
 static void test_a_run_is_measured(void **state)
 {
-    const ft_msg_verdict more = {.n_next = 1, .more = true}, last = {.n_next = 2};
+    const ft_msg_verdict reading = {
+        .n_next = 1, .more = true, .queue_us = 70000, .verify_us = 20000, .read_tok = 20};
+    const ft_msg_verdict more = {.n_next = 1, .more = true, .queue_us = 100, .verify_us = 2900};
+    const ft_msg_verdict last = {.n_next = 2, .queue_us = 1000, .verify_us = 3500};
     const ft_steer_times unknown = {0};
     ft_steer s = make(true);
-    ft_steer_saw_run(&s, &more, &unknown, 90000, false);
-    assert_true(s.run.since.known);
+    ft_steer_saw_run(&s, &reading, &unknown);
     assert_float_equal(ft_control_token_us(&s.control), 0, 0);
-    ft_steer_saw_run(&s, &last, &unknown, 94000, false);
-    assert_float_equal(ft_control_token_us(&s.control), 2000, 1);
-    assert_false(s.run.since.known);
-    ft_steer_saw_run(&s, &last, &unknown, 100000, true); /* another run is out behind it */
-    assert_true(s.run.since.known);
+    ft_steer_saw_run(&s, &more, &unknown);
+    assert_float_equal(ft_control_token_us(&s.control), 0, 0);
+    ft_steer_saw_run(&s, &last, &unknown);
+    assert_float_equal(ft_control_token_us(&s.control), 2500, 1);
+    assert_true(s.run.tokens == 0 && s.run.us == 0);
+    ft_steer_saw_run(&s, &more, &unknown);
+    ft_steer_go(&s, FT_PLACE_FALLBACK); /* what came of it says nothing of the other place */
+    assert_true(s.run.tokens == 0 && s.run.us == 0);
 }
 
 /* A policy of 1 to 12 tokens with l = 100 or 300 that prefers one choice. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A way to a verifier in this process that takes virtual time: sending and receiving move its
- * clock, and drafting and the server take none. So what an edge measures over it depends on bytes
+ * clock, drafting takes none, and each pass of the server as much. So what an edge measures over it depends on bytes
  * alone. */
 #ifndef FT_TEST_VIRTUAL_WAY_H
 #define FT_TEST_VIRTUAL_WAY_H
@@ -9,7 +9,7 @@
 #include "base/line.h"
 #include "local/link.h"
 
-enum { VIRTUAL_HALF_RTT_US = 10000 };
+enum { VIRTUAL_HALF_RTT_US = 10000, VIRTUAL_PASS_US = 10000 };
 
 typedef struct virtual_way {
     ft_link_source inner;
