@@ -5,7 +5,13 @@
 #include "base/cpu.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "base/num.h"
+#include "base/secret.h"
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -37,6 +43,34 @@ const ft_cpu *ft_cpu_get(void)
 {
     pthread_once(&once, ask);
     return &cpu;
+}
+
+/* Of the first processor; the rest of its lines are frequencies and numbers of cores. */
+static bool names_it(const char *line)
+{
+    static const char *const keys[] = {"model name", "flags",       "Features",
+                                       "CPU part",   "CPU variant", "CPU implementer"};
+    for (size_t i = 0; i < FT_COUNT(keys); i++)
+        if (strncmp(line, keys[i], strlen(keys[i])) == 0)
+            return true;
+    return false;
+}
+
+uint64_t ft_cpu_fingerprint(void)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    uint64_t hash = FT_FNV64_INIT;
+    char *line = NULL;
+    size_t size = 0, named = 0;
+    while (file && getline(&line, &size, file) > 1) /* an empty line ends the first one */
+        if (names_it(line)) {
+            hash = ft_fnv64(hash, line, strlen(line));
+            named++;
+        }
+    free(line);
+    if (file)
+        fclose(file);
+    return named > 0 ? hash : 0;
 }
 
 int ft_cpu_threads(int64_t asked)

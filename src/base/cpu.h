@@ -23,6 +23,10 @@ typedef struct ft_cpu {
 /* The same at every call; borrowed for the life of the program. Any thread. */
 const ft_cpu *ft_cpu_get(void);
 
+/* A number for the processor's model and instruction sets, as the kernel names them: another one's
+ * times say nothing of this one's. 0: the kernel does not say. Reads a file; any thread. */
+uint64_t ft_cpu_fingerprint(void);
+
 /* As many threads as somebody asks for; 0 or less: one for each core. */
 int ft_cpu_threads(int64_t asked);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "cmd/api.h"
@@ -184,7 +185,7 @@ static void keep_what_is_learnt(edge_app *app)
 {
     const ft_edge_opts *edge = &app->f.edge.opts;
     char of[1024];
-    snprintf(of, sizeof of, "edge %s %d %s", app->f.servers, edge->n_threads,
+    snprintf(of, sizeof of, "edge %s %d %s", app->f.servers, ft_cpu_threads(edge->n_threads),
              app->f.device.names ? app->f.device.names : "");
     ft_edge_flags_keep(&app->f.edge, of);
 }

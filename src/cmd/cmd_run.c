@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/progress.h"
 #include "bench/prompts.h"
 #include "cmd/cmd.h"
@@ -149,7 +150,7 @@ static void keep_what_is_learnt(run_app *app)
 {
     const run_flags *f = &app->f;
     char of[256];
-    snprintf(of, sizeof of, "run %d %s %d %s %" PRId64, f->verifier.n_threads,
+    snprintf(of, sizeof of, "run %d %s %d %s %" PRId64, ft_cpu_threads(f->verifier.n_threads),
              f->memory.size ? f->memory.size : "", (int)f->verifier.kv_type,
              f->device.names ? f->device.names : "", f->device.n_gpu_layers);
     ft_edge_flags_keep(&app->f.edge, of);

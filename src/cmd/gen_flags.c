@@ -2,9 +2,12 @@
 // The shared tables, and what their flags mean to other rooms. No state.
 #include "cmd/gen_flags.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
@@ -372,7 +375,12 @@ void ft_edge_flags_keep(ft_edge_flags *flags, const char *of)
         FT_LOGW("edge", "what is learnt is not kept why=\"%s\"", err.message);
         return;
     }
-    flags->kept_of = strdup(of);
+    const char *form = "%s cpu %016" PRIx64;
+    const uint64_t cpu = ft_cpu_fingerprint();
+    const size_t room = (size_t)snprintf(NULL, 0, form, of, cpu) + 1;
+    flags->kept_of = malloc(room);
+    if (flags->kept_of)
+        snprintf(flags->kept_of, room, form, of, cpu);
     flags->opts.kept.folder = flags->kept_of ? flags->kept_folder : NULL;
     flags->opts.kept.of = flags->kept_of;
 }

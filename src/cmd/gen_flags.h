@@ -86,7 +86,8 @@ FT_WARN_UNUSED ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, 
  * it fails. Errors as ft_predictor_load and ft_trace_open. */
 FT_WARN_UNUSED ft_status ft_edge_flags_open(ft_edge_flags *flags, ft_error *err);
 /* Unless --no-memory was given: what is learnt outlasts the process. of: ft_edge_opts.kept.of,
- * copied. Without a folder for it that is left out, with a line in the log. */
+ * copied; the processor is added to it. Without a folder for it that is left out, with a line in
+ * the log. */
 void ft_edge_flags_keep(ft_edge_flags *flags, const char *of);
 /* After the end of all users of the options. All-zero is legal. */
 void ft_edge_flags_close(ft_edge_flags *flags);

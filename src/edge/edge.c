@@ -60,15 +60,13 @@ static void choose_rule(ft_edge *edge, const ft_gen_request *request, ft_edge_st
     start->kind = terms.evidence_bytes > 0 ? FT_RULE_KIND_RATIO : FT_RULE_KIND_EXACT;
 }
 
-/* What a text of this kind starts from. Of the first one of its kind: what other texts have learnt
- * of times, networks and servers is true of it, too. Under the mutex. */
-static ft_edge_learnt learnt_of(const ft_edge *edge, ft_rule_kind kind)
+/* What a text starts from. */
+static ft_edge_learnt learnt_of(const ft_edge *edge, ft_rule_kind kind, ft_warmth warmth)
 {
-    const ft_rule_kind other = kind == FT_RULE_KIND_EXACT ? FT_RULE_KIND_RATIO : FT_RULE_KIND_EXACT;
-    if (edge->begun[kind] || !edge->begun[other])
-        return edge->learnt[kind];
-    ft_edge_learnt first = edge->learnt[other];
-    first.seen = (ft_rule_seen){0};
+    const ft_edge_learnt *nearest = ft_edge_nearest(edge, kind, warmth);
+    ft_edge_learnt first = *nearest;
+    if (nearest != &edge->learnt[kind][warmth])
+        first.seen = (ft_rule_seen){0};
     return first;
 }
 
@@ -86,7 +84,8 @@ ft_status ft_edge_enter(ft_edge *edge, const ft_gen_request *request, ft_error *
     if (status == FT_OK) {
         edge->n_texts++;
         choose_rule(edge, request, start);
-        start->learnt = learnt_of(edge, start->kind);
+        start->warmth = ft_warmth_of(&request->sampling);
+        start->learnt = learnt_of(edge, start->kind, start->warmth);
         start->text = edge->n_texts;
     }
     pthread_mutex_unlock(&edge->mutex);
@@ -98,8 +97,8 @@ void ft_edge_leave(ft_edge *edge, const ft_edge_start *start, const ft_edge_end 
     pthread_mutex_lock(&edge->mutex);
     edge->running--;
     if (end->rule == start->rule) {
-        edge->learnt[start->kind] = end->learnt;
-        edge->begun[start->kind] = edge->learns = true;
+        edge->learnt[start->kind][start->warmth] = end->learnt;
+        edge->begun[start->kind][start->warmth] = edge->learns = true;
     }
     if (edge->how.rule_auto)
         edge->limits = *end->limits;
@@ -235,9 +234,9 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
                                      .max_depth = opts->draft.depth,
                                      .max_width = opts->draft.width,
                                      .depth_rule = opts->depth_rule};
-    for (uint32_t i = 0; i < FT_RULE_KINDS * FT_PLACES; i++) {
+    for (uint32_t i = 0; i < FT_RULE_KINDS * FT_WARMTHS * FT_PLACES; i++) {
         const ft_place place = i % FT_PLACES;
-        ft_steer_learnt *learnt = &edge->learnt[i / FT_PLACES].at[place];
+        ft_steer_learnt *learnt = &edge->learnt[0][i / FT_PLACES].at[place];
         ft_control_init(&learnt->control, &control);
         learnt->fallback = ft_fallback_begin(opts->alpha);
         ft_control_expect_draft(&learnt->control, forward_us);

@@ -26,8 +26,20 @@
  * an edge without a rate for half of its texts, twice of it would believe one for twice as long. */
 #define FT_EDGE_RATE_KEPT FT_RULE_TRY_AFTER
 
-/* What a generation has learnt and the next one of this kind of rule starts from. Of several at
- * once, the last to end overwrites the others. */
+/* Classes of temperatures. In one about as much is accepted of drafts; in another less or more. */
+typedef enum ft_warmth {
+    FT_WARMTH_GREEDY,
+    FT_WARMTH_COOL, /* up to 0.5 */
+    FT_WARMTH_WARM, /* up to 1 */
+    FT_WARMTH_HOT,
+    FT_WARMTHS
+} ft_warmth;
+
+/* The class of these samplers' temperature. */
+ft_warmth ft_warmth_of(const ft_sampling *sampling);
+
+/* What a generation has learnt and the next one of this kind of rule and warmth starts from. Of
+ * several at once, the last to end overwrites the others. */
 typedef struct ft_edge_learnt {
     ft_steer_learnt at[FT_PLACES];
     ft_calibration calibration;
@@ -39,6 +51,7 @@ typedef struct ft_edge_start {
     const ft_rule *rule;
     ft_why why;
     ft_rule_kind kind; /* RATIO: its drafts carry evidence */
+    ft_warmth warmth;
     ft_edge_learnt learnt;
     uint32_t text; /* number of this text */
 } ft_edge_start;
@@ -54,12 +67,12 @@ struct ft_edge {
     uint64_t empty_bytes;  /* of a Draft's message without nodes */
 
     pthread_mutex_t mutex; /* guards what follows */
-    ft_edge_learnt learnt[FT_RULE_KINDS];
-    bool begun[FT_RULE_KINDS]; /* `learnt` is of texts */
-    bool learns;               /* a text has ended in this process */
-    ft_msg_limits limits;      /* of the server that texts met last; without `rule_auto` as of
+    ft_edge_learnt learnt[FT_RULE_KINDS][FT_WARMTHS];
+    bool begun[FT_RULE_KINDS][FT_WARMTHS]; /* `learnt` is of texts */
+    bool learns;                           /* a text has ended in this process */
+    ft_msg_limits limits;   /* of the server that texts met last; without `rule_auto` as of
                                   creation */
-    uint32_t texts_unknown;    /* of the last choice (spec/rule_choice.h) */
+    uint32_t texts_unknown; /* of the last choice (spec/rule_choice.h) */
     ft_uplink uplink[FT_SERVERS_MAX];  /* each server has a path of its own */
     uint32_t known_at[FT_SERVERS_MAX]; /* n_texts when its rate was known last */
     uint32_t n_texts;                  /* that have begun */
@@ -75,6 +88,12 @@ struct ft_edge {
 /* A generation begins: chooses its rule. FT_EXHAUSTED: too many are running. */
 FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, const ft_gen_request *request,
                                        ft_error *err, ft_edge_start *start);
+
+/* What is known best of such texts: what others of this kind and warmth have learnt, or of the
+ * nearest warmth, or of the other kind, as times, networks and servers are theirs, too. Under the
+ * mutex. */
+const ft_edge_learnt *ft_edge_nearest(const struct ft_edge *edge, ft_rule_kind kind,
+                                      ft_warmth warmth);
 
 /* What is left of a generation. */
 typedef struct ft_edge_end {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// {"version": 1, "of": "HASH", "exact": [...], "ratio": [...]}: the numbers of a kind of rule are
-// those of the controller, of the depth and of the calibration (base/kept_file.h). Called by the
-// thread that makes or destroys the edge; no other one has it then.
+// {"version": 2, "of": "HASH", "exact-0": [...], "ratio-1": [...]}: the numbers of a kind of rule
+// and of temperatures up to so much are those of the controller, of the depth and of the
+// calibration (base/kept_file.h). Called by the thread that makes or destroys the edge; no other
+// one has it then.
 #include "edge/kept.h"
 
 #include <math.h>
@@ -16,16 +17,22 @@
 #include "base/secret.h"
 #include "spec/control_kept.h"
 
-#define VERSION 1
+#define VERSION 2
 #define KIND    "pair"
 #define DIGITS  9 /* of a number */
 
 enum { CALIBRATION = FT_CONTROL_KEPT + FT_DEPTH_KEPT, NUMBERS = CALIBRATION + 4 };
 
-static const char *const kind_name[FT_RULE_KINDS] = {
-    [FT_RULE_KIND_EXACT] = "exact", [FT_RULE_KIND_RATIO] = "ratio"};
+static const char *const list_name[FT_RULE_KINDS][FT_WARMTHS] = {
+    [FT_RULE_KIND_EXACT] = {"exact-0", "exact-0.5", "exact-1", "exact-more"},
+    [FT_RULE_KIND_RATIO] = {"ratio-0", "ratio-0.5", "ratio-1", "ratio-more"}};
 
-/* ---- a kind's numbers ---- */
+static const char *name_of(int list)
+{
+    return list_name[list / FT_WARMTHS][list % FT_WARMTHS];
+}
+
+/* ---- a list's numbers ---- */
 
 static bool numbers_of(const ft_edge_learnt *learnt, double out[NUMBERS])
 {
@@ -62,7 +69,7 @@ static bool take_up(ft_edge_learnt *learnt, const double in[NUMBERS])
 
 /* ---- the text ---- */
 
-static bool add_kind(json_t *file, const char *name, const double numbers[NUMBERS])
+static bool add_list(json_t *file, const char *name, const double numbers[NUMBERS])
 {
     json_t *list = json_array();
     bool ok = json_object_set_new(file, name, list) == 0;
@@ -83,15 +90,15 @@ ft_status ft_edge_kept_write(const ft_edge_kept *kept, ft_buf *out)
     snprintf(of, sizeof of, "%016llx", (unsigned long long)kept->of);
     json_t *file = json_pack("{s:i, s:s}", "version", VERSION, "of", of);
     bool ok = file != NULL;
-    for (int i = 0; i < FT_RULE_KINDS && ok; i++)
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS && ok; i++)
         if (kept->known[i] && numbers_of(&kept->learnt[i], numbers))
-            ok = add_kind(file, kind_name[i], numbers);
+            ok = add_list(file, name_of(i), numbers);
     ok = ok && json_dump_callback(file, append, out, JSON_REAL_PRECISION(DIGITS)) == 0;
     json_decref(file);
     return ok ? FT_OK : FT_NOMEM;
 }
 
-static bool read_kind(const json_t *list, ft_edge_learnt *learnt)
+static bool read_list(const json_t *list, ft_edge_learnt *learnt)
 {
     double numbers[NUMBERS];
     if (json_array_size(list) != NUMBERS)
@@ -108,22 +115,22 @@ static bool read_kind(const json_t *list, ft_edge_learnt *learnt)
 static ft_status read_file(const json_t *file, const ft_edge_kept *kept, ft_error *err)
 {
     const char *of = json_string_value(json_object_get(file, "of"));
-    ft_edge_learnt next[FT_RULE_KINDS];
-    bool known[FT_RULE_KINDS] = {false};
+    ft_edge_learnt next[FT_EDGE_KEPT_LISTS];
+    bool known[FT_EDGE_KEPT_LISTS] = {false};
     char own[17];
     snprintf(own, sizeof own, "%016llx", (unsigned long long)kept->of);
     if (json_integer_value(json_object_get(file, "version")) != VERSION || !of)
         return ft_error_set(err, FT_INVALID, "not a file of version %d", VERSION);
     if (strcmp(of, own) != 0)
         return ft_error_set(err, FT_NOT_FOUND, "about other models or servers");
-    for (int i = 0; i < FT_RULE_KINDS; i++) {
-        const json_t *list = json_object_get(file, kind_name[i]);
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++) {
+        const json_t *list = json_object_get(file, name_of(i));
         next[i] = kept->learnt[i];
         known[i] = list != NULL;
-        if (list && !read_kind(list, &next[i]))
-            return ft_error_set(err, FT_INVALID, "wrong numbers of rule %s", kind_name[i]);
+        if (list && !read_list(list, &next[i]))
+            return ft_error_set(err, FT_INVALID, "wrong numbers of %s", name_of(i));
     }
-    for (int i = 0; i < FT_RULE_KINDS; i++) {
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++) {
         kept->learnt[i] = next[i];
         kept->known[i] = known[i];
     }
@@ -152,14 +159,21 @@ static uint64_t subject(const ft_edge *edge)
     return ft_fnv64(hash, edge->how.kept.of, strlen(edge->how.kept.of));
 }
 
+/* Whether there is a place to keep it. Which target the servers have is not known to an edge that
+ * began with its fallback target. */
+static bool keeps(const ft_edge *edge)
+{
+    return edge->how.kept.folder && !ft_servers_is_fallback(&edge->servers, edge->met);
+}
+
 void ft_edge_kept_load(ft_edge *edge)
 {
     ft_error err = {0};
     char *text = NULL;
     size_t n = 0;
-    if (!edge->how.kept.folder)
+    if (!keeps(edge))
         return;
-    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    const ft_edge_kept kept = {subject(edge), edge->learnt[0], edge->begun[0]};
     ft_status status = ft_kept_file_read(&edge->how.kept, KIND, kept.of, &err, &text, &n);
     if (status == FT_OK)
         status = ft_edge_kept_read(text, n, &kept, &err);
@@ -176,9 +190,9 @@ void ft_edge_kept_save(ft_edge *edge)
 {
     ft_error err = {0};
     ft_buf text = {0};
-    if (!edge->how.kept.folder)
+    if (!keeps(edge))
         return;
-    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    const ft_edge_kept kept = {subject(edge), edge->learnt[0], edge->begun[0]};
     ft_status status = ft_edge_kept_write(&kept, &text);
     if (status == FT_OK)
         status = ft_kept_file_write(&edge->how.kept, KIND, kept.of, text.data, text.len, &err);

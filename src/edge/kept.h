@@ -13,23 +13,25 @@
 #include "base/buf.h"
 #include "edge/edge_internal.h"
 
-/* What is known, by kind of rule, of the server's place. */
+#define FT_EDGE_KEPT_LISTS (FT_RULE_KINDS * FT_WARMTHS)
+
+/* What is known of the server's place, by kind of rule and warmth. */
 typedef struct ft_edge_kept {
     uint64_t of; /* hash of what it is about: other models or servers know nothing of it */
-    ft_edge_learnt *learnt; /* [FT_RULE_KINDS] */
-    bool *known;            /* [FT_RULE_KINDS] */
+    ft_edge_learnt *learnt; /* [FT_RULE_KINDS, FT_WARMTHS] */
+    bool *known;            /* [FT_RULE_KINDS, FT_WARMTHS] */
 } ft_edge_kept;
 
 /* Appends the file's text. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_edge_kept_write(const ft_edge_kept *kept, ft_buf *out);
-/* Takes up a file's text: sets kept->learnt, which is new, and kept->known of the kinds that it
+/* Takes up a file's text: sets kept->learnt, which is new, and kept->known of the lists that it
  * has. FT_NOT_FOUND: it is about something else. FT_INVALID says what is wrong; then nothing was
  * taken up. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_edge_kept_read(const char *text, size_t n, const ft_edge_kept *kept,
                                            ft_error *err);
 
-/* In the edge's folder (ft_edge_opts.kept), if it has one: at the end of its creation, and before
- * it is destroyed. */
+/* In the edge's folder (ft_edge_opts.kept), if it has one, and if a server answered at its
+ * creation: at the end of its creation, and before it is destroyed. */
 void ft_edge_kept_load(ft_edge *edge);
 void ft_edge_kept_save(ft_edge *edge);
 

@@ -35,13 +35,11 @@ static void set_levels(const struct ft_edge *edge, const ft_rule_terms *terms, f
     r->least_levels = edge->how.automatic ? 0 : r->most_levels;
 }
 
-static ft_rule_rounds rounds_of(const struct ft_edge *edge, ft_rule_kind kind,
+static ft_rule_rounds rounds_of(const struct ft_edge *edge, ft_rule_kind kind, ft_warmth warmth,
                                 const ft_rule_terms *terms)
 {
-    const ft_edge_learnt *own = &edge->learnt[kind];
-    const ft_rule_seen *seen = &own->seen;
-    const ft_control *c = edge->begun[kind] ? &own->at[FT_PLACE_SERVER].control
-                                            : &edge->learnt[!kind].at[FT_PLACE_SERVER].control;
+    const ft_rule_seen *seen = &edge->learnt[kind][warmth].seen;
+    const ft_control *c = &ft_edge_nearest(edge, kind, warmth)->at[FT_PLACE_SERVER].control;
     const double wide = seen->levels > 0 ? seen->nodes / seen->levels : 1;
     ft_rule_rounds r = {.bytes = (double)edge->empty_bytes,
                         .level_bytes = wide * NODE_BYTES + terms->evidence_bytes,
@@ -62,7 +60,9 @@ void ft_rule_auto_choose(struct ft_edge *edge, const ft_sampling *sampling, ft_u
                                   [FT_RULE_REASON_FASTER] = FT_WHY_FASTER};
     const ft_rule *rules[FT_RULE_KINDS] = {ft_text_rule_fallback(), edge->how.rule};
     const uint32_t n_vocab = (uint32_t)ft_vocab_size(edge->how.vocab);
-    const ft_control *exact = &edge->learnt[FT_RULE_KIND_EXACT].at[FT_PLACE_SERVER].control;
+    const ft_warmth warmth = ft_warmth_of(sampling);
+    const ft_control *exact =
+        &ft_edge_nearest(edge, FT_RULE_KIND_EXACT, warmth)->at[FT_PLACE_SERVER].control;
     ft_rule_view view = {.rate = rate,
                          .texts_unknown = edge->texts_unknown,
                          .run_us = edge->how.automatic ? ft_control_token_us(exact) : 0};
@@ -72,8 +72,8 @@ void ft_rule_auto_choose(struct ft_edge *edge, const ft_sampling *sampling, ft_u
         return;
     for (uint32_t i = 0; i < FT_RULE_KINDS; i++) {
         const ft_rule_terms terms = rules[i]->terms(rules[i], n_vocab, sampling);
-        view.rounds[i] = rounds_of(edge, (ft_rule_kind)i, &terms);
-        view.seen[i] = edge->learnt[i].seen;
+        view.rounds[i] = rounds_of(edge, (ft_rule_kind)i, warmth, &terms);
+        view.seen[i] = edge->learnt[i][warmth].seen;
     }
     const ft_rule_choice choice = ft_rule_choose(&view);
     edge->texts_unknown = choice.texts_unknown;

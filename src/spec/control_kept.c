@@ -22,6 +22,10 @@ typedef struct number {
 
 #define LONGEST_US 3.6e9 /* an hour */
 
+/* What may have changed of a slope between two processes: a share of what is not known of a new
+ * one. Its deviation is a quarter of that one's. */
+#define SINCE (1.0 / 16)
+
 #define TIME(field)                                       \
     {                                                     \
         offsetof(ft_control, field), 0, LONGEST_US, false \
@@ -53,6 +57,8 @@ static const number numbers[FT_CONTROL_KEPT] = {
     SUM(trees.nodes),
     SUM(trees.levels),
     SUM(trees.path),
+    RANGE(draft.doubt, 0, 1),
+    RANGE(verify.doubt, 0, 1),
 };
 
 static double *number_of(ft_control *c, const number *n)
@@ -76,6 +82,14 @@ static bool is_legal(const ft_control *c)
            c->missed <= c->levels;
 }
 
+/* Of a slope, when another process begins with it: less sure than it was, but not as if nothing
+ * were known. */
+static double doubt_now(double doubt)
+{
+    const double most = TIMES.slope_doubt * TIMES.slope_doubt;
+    return fmin(doubt + SINCE * most, most);
+}
+
 bool ft_control_take_up(ft_control *c, const double in[FT_CONTROL_KEPT])
 {
     ft_control next = *c;
@@ -88,7 +102,8 @@ bool ft_control_take_up(ft_control *c, const double in[FT_CONTROL_KEPT])
     if (!is_legal(&next))
         return false;
     next.draft.n = next.verify.n = 2; /* as much as two measurements: the next one counts a third */
-    next.draft.doubt = next.verify.doubt = TIMES.slope_doubt * TIMES.slope_doubt;
+    next.draft.doubt = doubt_now(next.draft.doubt);
+    next.verify.doubt = doubt_now(next.verify.doubt);
     next.running = true; /* so a tree is tried at once if the estimates say that none pays */
     *c = next;
     return true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a controller (spec/control.h) has learnt, as numbers that outlast the process. The next
- * session with the same models, server and machine begins with them. They count as much as two
- * measurements: the machine may be busier by then. Pure. */
+ * session with the same models, server and machine begins with them. Levels count as much as two
+ * measurements, as the machine may be busier by then; how sure slopes are is kept, too. Pure. */
 #ifndef FT_SPEC_CONTROL_KEPT_H
 #define FT_SPEC_CONTROL_KEPT_H
 
 #include "spec/control.h"
 
-#define FT_CONTROL_KEPT 17 /* numbers, >= 0 and finite */
+#define FT_CONTROL_KEPT 19 /* numbers, >= 0 and finite */
 
 /* False: there is nothing to keep, since no tree was measured. */
 bool ft_control_keep(const ft_control *control, double out[FT_CONTROL_KEPT]);

@@ -22,6 +22,11 @@
 
 enum { N_PROMPT = 20, N_TOKENS = 60 };
 
+enum {
+    EXACT_GREEDY = FT_RULE_KIND_EXACT * FT_WARMTHS + FT_WARMTH_GREEDY,
+    RATIO_WARM = FT_RULE_KIND_RATIO * FT_WARMTHS + FT_WARMTH_WARM
+};
+
 static ft_model *draft;
 
 static int set_up(void **state)
@@ -60,9 +65,30 @@ static bool on_text(void *ctx, const char *s, size_t n, const ft_gen_token *toke
     return true;
 }
 
-/* An edge that keeps what it learns in the folder writes `texts` texts. Returns whether it began
- * with what another one had learnt. out: the first text; NULL: not wanted. */
-static bool live_by(const char *folder, const char *of, int texts, bool automatic, text *out)
+static ft_status no_info(void *ctx, ft_error *err, ft_msg_info *out)
+{
+    (void)ctx, (void)out;
+    return ft_error_set(err, FT_UNAVAILABLE, "nobody is there");
+}
+
+static ft_status no_link(void *ctx, ft_error *err, ft_link **out)
+{
+    (void)ctx;
+    *out = NULL;
+    return ft_error_set(err, FT_UNAVAILABLE, "nobody is there");
+}
+
+typedef struct life {
+    bool fixed;   /* a draft that was asked for */
+    bool offline; /* no server is there, only a fallback target */
+    int texts;
+    float temperature;
+    text *out; /* the first text; NULL: not wanted */
+} life;
+
+/* An edge that keeps what it learns in the folder writes texts. Returns whether it began with what
+ * another one had learnt at temperature 0.7. */
+static bool live_so(const char *folder, const char *of, const life *how)
 {
     int32_t prompt[N_PROMPT];
     ft_error err = {0};
@@ -70,26 +96,31 @@ static bool live_by(const char *folder, const char *of, int texts, bool automati
     ft_edge *edge = NULL;
     ft_gen_stats stats;
     text unused = {0};
+    const ft_link_source here = ft_local_link_source(v);
+    const ft_link_source nobody = {.info = no_info, .open = no_link};
     const ft_edge_opts opts = {.vocab = target.vocab,
                                .draft_model = draft,
-                               .source = ft_local_link_source(v),
+                               .source = how->offline ? nobody : here,
+                               .fallback = how->offline ? &here : NULL,
                                .draft = ft_draft_params_tree(8, 4, 4),
-                               .automatic = automatic,
+                               .automatic = !how->fixed,
                                .verify_us = 1000000, /* begins with trees */
+                               .fallback_verify_us = 1000000,
                                .clock = ft_clock_monotonic(),
                                .n_threads = 1,
                                .kept = {folder, of}};
     for (int i = 0; i < N_PROMPT; i++)
         prompt[i] = 3 + (i * 37 + 11) % 256;
-    const ft_gen_request request = {.prompt = prompt,
-                                    .n_prompt = N_PROMPT,
-                                    .sampling = {.temperature = 0.7f, .top_p = 1, .seed = 4},
-                                    .max_tokens = N_TOKENS};
+    const ft_gen_request request = {
+        .prompt = prompt,
+        .n_prompt = N_PROMPT,
+        .sampling = {.temperature = how->temperature, .top_p = 1, .seed = 4},
+        .max_tokens = N_TOKENS};
     if (ft_edge_create(&opts, &err, &edge) != FT_OK)
         fail_msg("%s", err.message);
-    const bool knew = edge->begun[FT_RULE_KIND_EXACT];
-    for (int i = 0; i < texts; i++) {
-        text *t = i == 0 && out ? out : &unused;
+    const bool knew = edge->begun[FT_RULE_KIND_EXACT][FT_WARMTH_WARM];
+    for (int i = 0; i < how->texts; i++) {
+        text *t = i == 0 && how->out ? how->out : &unused;
         *t = (text){0};
         const ft_gen_sink sink = {.ctx = t, .on_text = on_text};
         if (ft_edge_generate(edge, &request, &sink, &err, &stats) != FT_OK)
@@ -102,11 +133,11 @@ static bool live_by(const char *folder, const char *of, int texts, bool automati
 
 static bool live(const char *folder, const char *of, int texts, text *out)
 {
-    return live_by(folder, of, texts, true, out);
+    return live_so(folder, of, &(life){.texts = texts, .temperature = 0.7f, .out = out});
 }
 
-/* The only file about pairs in the folder: its path, with room for 256 bytes. */
-static void only_file(const char *folder, char *path)
+/* Files about pairs in the folder; the last one's path, with room for 256 bytes. */
+static uint32_t count_files(const char *folder, char *path)
 {
     uint32_t n = 0;
     for (int slot = 0; slot < 64; slot++) {
@@ -117,7 +148,12 @@ static void only_file(const char *folder, char *path)
             n++;
         }
     }
-    assert_int_equal(n, 1);
+    return n;
+}
+
+static void only_file(const char *folder, char *path)
+{
+    assert_int_equal(count_files(folder, path), 1);
 }
 
 static void test_next_process(void **state)
@@ -126,15 +162,17 @@ static void test_next_process(void **state)
     text first, second, broken;
     (void)state;
     assert_non_null(mkdtemp(folder));
-    assert_false(live(folder, "here", 0, NULL));             /* has learnt nothing, keeps nothing */
-    assert_false(live_by(folder, "here", 3, false, &first)); /* a draft that was asked for */
+    assert_false(live(folder, "here", 0, NULL)); /* has learnt nothing, keeps nothing */
+    assert_false(live_so(folder, "here", &(life){.fixed = true, .texts = 3}));
+    assert_false(live_so(folder, "here", &(life){.offline = true, .texts = 3}));
+    assert_int_equal(count_files(folder, path), 0);
     assert_false(live(folder, "here", 3, &first));
     assert_true(live(folder, "here", 1, &second));
     assert_memory_equal(&first, &second, sizeof first);
     only_file(folder, path);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("{\"version\": 1, \"of\": ", file);
+    fputs("{\"version\": 2, \"of\": ", file);
     fclose(file);
     assert_false(live(folder, "here", 3, &broken));
     assert_memory_equal(&first, &broken, sizeof first);
@@ -148,6 +186,42 @@ static void test_next_process(void **state)
         (void)unlink(path);
     }
     assert_int_equal(rmdir(folder), 0); /* no part of a file is left */
+}
+
+/* At another temperature another share of drafts is accepted: it is learnt and kept apart. */
+static void test_temperatures(void **state)
+{
+    char folder[] = "/tmp/foretoken-test-kept-XXXXXX", path[256];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_false(live_so(folder, "here", &(life){.texts = 3, .temperature = 0}));
+    assert_false(live(folder, "here", 0, NULL));
+    assert_false(live(folder, "here", 3, NULL));
+    assert_true(live(folder, "here", 0, NULL));
+    only_file(folder, path);
+    char command[300];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Of a class without texts the nearest one's is known best, and of the other kind of rule the
+ * rest. */
+static void test_nearest(void **state)
+{
+    static ft_edge edge;
+    (void)state;
+    const ft_edge_learnt(*learnt)[FT_WARMTHS] = edge.learnt;
+    assert_ptr_equal(ft_edge_nearest(&edge, FT_RULE_KIND_EXACT, FT_WARMTH_HOT),
+                     &learnt[FT_RULE_KIND_EXACT][FT_WARMTH_HOT]);
+    edge.begun[FT_RULE_KIND_RATIO][FT_WARMTH_WARM] = true;
+    assert_ptr_equal(ft_edge_nearest(&edge, FT_RULE_KIND_EXACT, FT_WARMTH_GREEDY),
+                     &learnt[FT_RULE_KIND_RATIO][FT_WARMTH_WARM]);
+    edge.begun[FT_RULE_KIND_EXACT][FT_WARMTH_HOT] = true;
+    edge.begun[FT_RULE_KIND_EXACT][FT_WARMTH_COOL] = true;
+    assert_ptr_equal(ft_edge_nearest(&edge, FT_RULE_KIND_EXACT, FT_WARMTH_GREEDY),
+                     &learnt[FT_RULE_KIND_EXACT][FT_WARMTH_COOL]);
+    assert_int_equal(ft_warmth_of(&(ft_sampling){.temperature = 0.5f}), FT_WARMTH_COOL);
+    assert_int_equal(ft_warmth_of(&(ft_sampling){.temperature = 1.5f}), FT_WARMTH_HOT);
 }
 
 /* ---- texts of files ---- */
@@ -182,15 +256,15 @@ static ft_edge_learnt learnt(void)
 }
 
 typedef struct side {
-    ft_edge_learnt learnt[FT_RULE_KINDS];
-    bool known[FT_RULE_KINDS];
+    ft_edge_learnt learnt[FT_EDGE_KEPT_LISTS];
+    bool known[FT_EDGE_KEPT_LISTS];
 } side;
 
 static side fresh(void)
 {
     const ft_control_opts opts = {.max_budget = 16, .max_depth = 8, .max_width = 4};
     side s = {0};
-    for (int i = 0; i < FT_RULE_KINDS; i++)
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++)
         ft_control_init(&s.learnt[i].at[FT_PLACE_SERVER].control, &opts);
     return s;
 }
@@ -214,22 +288,22 @@ static void test_text(void **state)
     side wrote = fresh(), took = fresh();
     ft_buf out = {0};
     (void)state;
-    wrote.learnt[FT_RULE_KIND_RATIO] = learnt();
-    wrote.known[FT_RULE_KIND_RATIO] = true;
-    wrote.known[FT_RULE_KIND_EXACT] = true; /* has learnt nothing: is not there */
+    wrote.learnt[RATIO_WARM] = learnt();
+    wrote.known[RATIO_WARM] = true;
+    wrote.known[EXACT_GREEDY] = true; /* has learnt nothing: is not there */
     assert_int_equal(ft_edge_kept_write(&(ft_edge_kept){7, wrote.learnt, wrote.known}, &out),
                      FT_OK);
     assert_int_equal(read_as(ft_buf_str(&out), 8, &took), FT_NOT_FOUND);
     assert_int_equal(read_as(ft_buf_str(&out), 7, &took), FT_OK);
-    assert_true(took.known[FT_RULE_KIND_RATIO] && !took.known[FT_RULE_KIND_EXACT]);
-    const ft_steer_learnt *a = &wrote.learnt[FT_RULE_KIND_RATIO].at[FT_PLACE_SERVER],
-                          *b = &took.learnt[FT_RULE_KIND_RATIO].at[FT_PLACE_SERVER];
+    assert_true(took.known[RATIO_WARM] && !took.known[EXACT_GREEDY]);
+    const ft_steer_learnt *a = &wrote.learnt[RATIO_WARM].at[FT_PLACE_SERVER],
+                          *b = &took.learnt[RATIO_WARM].at[FT_PLACE_SERVER];
     near(ft_control_token_us(&b->control), ft_control_token_us(&a->control));
     near(ft_control_forward_us(&b->control), ft_control_forward_us(&a->control));
     near(ft_control_row_us(&b->control), ft_control_row_us(&a->control));
     near(ft_control_answer_us(&b->control, 5), ft_control_answer_us(&a->control, 5));
     near(ft_depth_rate(&b->depth), ft_depth_rate(&a->depth));
-    assert_true(took.learnt[FT_RULE_KIND_RATIO].calibration.sharpness == 1.2f);
+    assert_true(took.learnt[RATIO_WARM].calibration.sharpness == 1.2f);
     ft_buf_deinit(&out);
 }
 
@@ -241,8 +315,8 @@ static void test_wrong_numbers(void **state)
     const side none = fresh();
     ft_buf out = {0};
     (void)state;
-    wrote.learnt[FT_RULE_KIND_EXACT] = learnt();
-    wrote.known[FT_RULE_KIND_EXACT] = true;
+    wrote.learnt[EXACT_GREEDY] = learnt();
+    wrote.known[EXACT_GREEDY] = true;
     assert_int_equal(ft_edge_kept_write(&(ft_edge_kept){7, wrote.learnt, wrote.known}, &out),
                      FT_OK);
     const char *whole = ft_buf_str(&out), *at = strchr(whole, '[') + 1;
@@ -263,7 +337,7 @@ static void test_wrong_numbers(void **state)
         }
         at += end + 1;
     }
-    assert_int_equal(read_as("{\"version\": 2, \"of\": \"0000000000000007\"}", 7, &took),
+    assert_int_equal(read_as("{\"version\": 1, \"of\": \"0000000000000007\"}", 7, &took),
                      FT_INVALID);
     assert_int_equal(read_as("[]", 7, &took), FT_INVALID);
     ft_buf_deinit(&out);
@@ -272,7 +346,8 @@ static void test_wrong_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_next_process),
-                                       cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_temperatures),
+                                       cmocka_unit_test(test_nearest), cmocka_unit_test(test_text),
                                        cmocka_unit_test(test_wrong_numbers)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -16,11 +16,11 @@ static void require(int condition)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const ft_control_opts opts = {.max_budget = 16, .max_depth = 8, .max_width = 4};
-    ft_edge_learnt learnt[FT_RULE_KINDS], before[FT_RULE_KINDS];
-    bool known[FT_RULE_KINDS] = {false};
+    ft_edge_learnt learnt[FT_EDGE_KEPT_LISTS], before[FT_EDGE_KEPT_LISTS];
+    bool known[FT_EDGE_KEPT_LISTS] = {false};
     ft_error err = {0};
     memset(learnt, 0, sizeof learnt);
-    for (int i = 0; i < FT_RULE_KINDS; i++)
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++)
         ft_control_init(&learnt[i].at[FT_PLACE_SERVER].control, &opts);
     memcpy(before, learnt, sizeof before);
     const ft_edge_kept kept = {7, learnt, known};
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         require(err.message[0] != 0 && memcmp(before, learnt, sizeof before) == 0);
         return 0;
     }
-    for (int i = 0; i < FT_RULE_KINDS; i++) {
+    for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++) {
         ft_control *c = &learnt[i].at[FT_PLACE_SERVER].control;
         for (int round = 0; round < 4; round++) {
             const ft_control_choice choice =

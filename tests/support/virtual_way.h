@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A way to a verifier in this process that takes virtual time: sending and receiving move its
- * clock, drafting takes none, and each pass of the server as much. So what an edge measures over it depends on bytes
- * alone. */
+ * clock, each pass of the server as much as the other, and drafting not at all. So what an edge
+ * measures over it depends on bytes alone. */
 #ifndef FT_TEST_VIRTUAL_WAY_H
 #define FT_TEST_VIRTUAL_WAY_H
 
