@@ -18,7 +18,7 @@
 #include <sys/auxv.h>
 #endif
 
-static ft_cpu cpu;
+static ft_cpu cpu, shown; /* what there is; what is reported */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void ask(void)
@@ -37,12 +37,27 @@ static void ask(void)
     cpu.neon = (caps & HWCAP_ASIMD) != 0;
     cpu.dotprod = cpu.neon && (caps & HWCAP_ASIMDDP) != 0;
 #endif
+    shown = cpu;
 }
 
 const ft_cpu *ft_cpu_get(void)
 {
     pthread_once(&once, ask);
-    return &cpu;
+    return &shown;
+}
+
+void ft_cpu_limit(const ft_cpu *most)
+{
+    pthread_once(&once, ask);
+    shown = cpu;
+    if (!most)
+        return;
+    shown = (ft_cpu){.avx2 = cpu.avx2 && most->avx2,
+                     .avx512 = cpu.avx512 && most->avx512,
+                     .vnni = cpu.vnni && most->vnni,
+                     .bf16 = cpu.bf16 && most->bf16,
+                     .neon = cpu.neon && most->neon,
+                     .dotprod = cpu.dotprod && most->dotprod};
 }
 
 /* Of the first processor; the rest of its lines are frequencies and numbers of cores. */

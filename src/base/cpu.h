@@ -27,6 +27,10 @@ const ft_cpu *ft_cpu_get(void);
  * times say nothing of this one's. 0: the kernel does not say. Reads a file; any thread. */
 uint64_t ft_cpu_fingerprint(void);
 
+/* For tests: from now on ft_cpu_get reports only what `most` has, too; NULL: all that there is.
+ * Engines and models must be made anew after it, and no other thread may ask meanwhile. */
+void ft_cpu_limit(const ft_cpu *most);
+
 /* As many threads as somebody asks for; 0 or less: one for each core. */
 int ft_cpu_threads(int64_t asked);
 

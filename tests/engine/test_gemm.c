@@ -103,7 +103,7 @@ static void test_products(void **state)
             fill(&rng, x, n_x, 3.0f);
             fill(&rng, residual, n_y, 50.0f);
             memset(x, 0, 32 * sizeof *x); /* a block without a largest value */
-            for (int64_t n = 1; n <= 40; n += n < 10 ? 1 : 10) {
+            for (int64_t n = 1; n <= 40; n += n < 26 ? 1 : 7) {
                 gemm_product p = {
                     .m = &m, .packed = true, .n_rows = n, .x = x, .threads = n % 4 == 3 ? 3 : 1};
                 gemm_product_run(&p, y);
@@ -332,13 +332,36 @@ static void test_kernels_are_equal(void **state)
         fail_msg("the %s kernel is not the plain one, bit for bit", differs);
 }
 
+/* What this processor has, and what lesser ones have: their kernels and their groups of rows. */
+static void test_lesser_processors(void **state)
+{
+    static const ft_cpu lesser[] = {
+        {.avx2 = true, .avx512 = true}, {.avx2 = true}, {.neon = true}, {0}};
+    const ft_gemm_kernel *best = ft_gemm_kernel_best(GGML_TYPE_Q8_0), *last = best;
+    for (size_t i = 0; i < sizeof lesser / sizeof *lesser; i++) {
+        ft_cpu_limit(&lesser[i]);
+        const ft_gemm_kernel *kernel = ft_gemm_kernel_best(GGML_TYPE_Q8_0);
+        if (kernel == last)
+            continue;
+        last = kernel;
+        test_kernels_that_there_are(state);
+        if (kernel == &ft_gemm_kernel_plain)
+            continue; /* slow, and the others equal it */
+        test_products(state);
+        test_rows_are_independent(state);
+    }
+    assert_ptr_equal(ft_gemm_kernel_best(GGML_TYPE_Q8_0), &ft_gemm_kernel_plain);
+    ft_cpu_limit(NULL);
+    assert_ptr_equal(ft_gemm_kernel_best(GGML_TYPE_Q8_0), best);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),           cmocka_unit_test(test_like_ggml),
         cmocka_unit_test(test_no_worse_than_ggml), cmocka_unit_test(test_rows_are_independent),
         cmocka_unit_test(test_8_bit_rows),         cmocka_unit_test(test_kernels_that_there_are),
-        cmocka_unit_test(test_kernels_are_equal),
+        cmocka_unit_test(test_kernels_are_equal),  cmocka_unit_test(test_lesser_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
