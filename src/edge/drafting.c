@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drafts of one generation, by the draft model, by lookups, or by both. The draft engine is
-// locked during every call. While a verdict is awaited only reading waits for the lock, because
-// nothing can be drafted before it; all
-// other work is done only if no other generation wants the engine.
+// The drafts of one generation: by the draft model, by lookups, by both, and in front of these by
+// what a constraint forces. The draft engine is locked during every call. While a verdict is awaited
+// only reading waits for the lock, because nothing can be drafted before it; all other work is done
+// only if no other generation wants the engine.
 //
 // Invariants (ft_drafting_check): there is a drafter in READING and ON, and in no other state; a
 // tree is out only in ON; the drafter knows no more tokens than the text has.
@@ -58,6 +58,16 @@ static void happened(ft_drafting *d, ft_drafting_event event)
 #endif
 }
 
+bool ft_drafting_can(const ft_drafting_opts *how)
+{
+    return how->model || how->lookup.n_ctx > 0 || how->forced.n_ctx > 0;
+}
+
+bool ft_drafting_at_once(const ft_drafting_opts *how)
+{
+    return !how->model && ft_drafting_can(how);
+}
+
 void ft_drafting_init(ft_drafting *d, const ft_drafting_opts *opts)
 {
     *d = (ft_drafting){.how = *opts,
@@ -73,7 +83,10 @@ static uint32_t text_tok(const ft_drafting *d)
 
 static bool context_is_full(const ft_drafting *d)
 {
-    const uint32_t n_ctx = d->how.model ? d->how.from->n_ctx : d->how.lookup.n_ctx;
+    const ft_drafting_opts *how = &d->how;
+    const uint32_t n_ctx = how->model              ? how->from->n_ctx
+                           : how->lookup.n_ctx > 0 ? how->lookup.n_ctx
+                                                   : how->forced.n_ctx;
     return text_tok(d) + 1 >= n_ctx;
 }
 
@@ -148,15 +161,15 @@ static ft_status make_model_source(const ft_drafting *d, ft_error *err, ft_draft
     return factory->create(factory->ctx, how->rule, how->sampling, err, out);
 }
 
-/* The sources of one kind share a group: all texts of an edge that drafts for several at once have
- * the same kind. */
-static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
+/* Without what a constraint forces; NULL: there is nothing else. The sources of one kind share a
+ * group: all texts of an edge that drafts for several at once have the same kind. */
+static ft_status make_free_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
 {
     const ft_drafting_opts *how = &d->how;
     ft_draft_source *lookup = NULL, *model = NULL;
     *out = NULL;
     if (how->lookup.n_ctx == 0)
-        return make_model_source(d, err, out);
+        return how->model ? make_model_source(d, err, out) : FT_OK;
     ft_status status = ft_lookup_source(&how->lookup, how->from, err, &lookup);
     if (status != FT_OK || !how->model) {
         *out = lookup;
@@ -167,6 +180,17 @@ static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_sourc
         return ft_both_source(model, lookup, err, out);
     ft_draft_source_destroy(lookup);
     return status;
+}
+
+static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
+{
+    const ft_forced_opts *forced = &d->how.forced;
+    ft_draft_source *inner = NULL;
+    ft_status status = make_free_source(d, err, &inner);
+    *out = inner;
+    return status == FT_OK && forced->n_ctx > 0
+               ? ft_forced_source(inner, forced, &d->how.from->spellings, err, out)
+               : status;
 }
 
 /* Makes a drafter, which must read the text. The caller holds the lock. */

@@ -25,6 +25,7 @@
 #include "engine/engine.h"
 #include "model/vocab.h"
 #include "spec/drafter.h"
+#include "spec/forced.h"
 #include "spec/lookup.h"
 #include "wire/messages.h"
 
@@ -78,14 +79,16 @@ typedef struct ft_draft_origin {
     ft_rule_work *work; /* with an engine: of all its drafters, under `lock` */
     ft_engine_lock lock;
     ft_draft_source_factory factory; /* used if there is no engine */
-    uint32_t n_ctx;       /* the longest text for which the model can draft; 0: there is none */
-    uint64_t fingerprint; /* of the draft model; 0: not known */
+    uint32_t n_ctx;         /* the longest text for which the model can draft; 0: there is none */
+    uint64_t fingerprint;   /* of the draft model; 0: not known */
+    ft_spellings spellings; /* of forced text */
 } ft_draft_origin;
 
 typedef struct ft_drafting_opts {
     ft_draft_origin *from; /* borrowed */
     bool model;            /* it drafts */
     ft_lookup_opts lookup; /* n_ctx = 0: the text's n-grams do not. Its prediction is borrowed */
+    ft_forced_opts forced; /* n_ctx = 0: what a constraint forces does not */
     ft_clock clock;
     const ft_rule *rule;
     const ft_sampling *sampling;
@@ -110,6 +113,10 @@ typedef struct ft_drafting {
     uint32_t retry_in, retry_step; /* in verdicts: until the next try; from it to the one after */
     ft_calibration calibration;    /* as the last drafter left it */
 } ft_drafting;
+
+/* Whether anything drafts; whether that takes no time. */
+bool ft_drafting_can(const ft_drafting_opts *how);
+bool ft_drafting_at_once(const ft_drafting_opts *how);
 
 /* OFF; nothing is computed yet. */
 void ft_drafting_init(ft_drafting *d, const ft_drafting_opts *opts);

@@ -279,7 +279,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
         status = ft_rule_auto_empty_bytes(err, &edge->empty_bytes);
     const ft_grammars_opts grammars = {.tokens = ft_constrained_tokens(opts->vocab)};
     ft_error why = {0};
-    if (status == FT_OK && edge->drafts.n_ctx > 0 && ft_constrain_available() &&
+    if (status == FT_OK && opts->draft.budget > 0 && ft_constrain_available() &&
         ft_grammars_create(&grammars, &why, &edge->grammars) != FT_OK)
         FT_LOGW("edge", "drafts will not know constraints: %s", why.message);
     if (status != FT_OK) {

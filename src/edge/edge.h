@@ -60,6 +60,9 @@ typedef struct ft_edge_opts {
     ft_draft_source_factory drafts;
     /* Lookups are of use in texts whose drafts carry no evidence (spec/rule.h) alone. */
     ft_draft_by draft_by;
+    /* Texts under a constraint: what it forces is drafted without a model (spec/forced.h), also
+     * where nothing else drafts. True: it is not. */
+    bool no_forced;
     ft_link_source source; /* the first server */
     /* Further servers, tried in this order while those before them cannot take a text; at most
      * FT_SERVERS_MAX in all. All must serve one model, of this vocabulary. */

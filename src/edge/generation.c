@@ -117,8 +117,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     ft_steer_opts steer = {.draft = edge->how.draft,
                            .automatic = edge->how.automatic,
                            .policy = edge->how.policy,
-                           .drafts = drafting->model || drafting->lookup.n_ctx > 0,
-                           .at_once = !drafting->model && drafting->lookup.n_ctx > 0};
+                           .drafts = ft_drafting_can(drafting),
+                           .at_once = ft_drafting_at_once(drafting)};
     if (drafting->lookup.n_ctx > 0)
         steer.draft.predictor = NULL; /* it knows the draft model's children alone */
     const ft_output_opts output = {.vocab = edge->how.vocab,
@@ -164,7 +164,23 @@ static ft_lookup_opts lookups_of(const ft_gen *gen)
                             .n_vocab = (uint32_t)ft_vocab_size(edge->how.vocab),
                             .n_prompt = r->n_prompt,
                             .prediction = r->prediction,
-                            .n_prediction = r->n_prediction};
+                            .n_prediction = r->n_prediction,
+                            .sampling = &gen->sampling};
+}
+
+/* All-zero: nothing is forced, or nobody knows it. */
+static ft_forced_opts forced_of(const ft_gen *gen)
+{
+    ft_edge *edge = gen->edge;
+    const char *tenant = gen->request->key_name;
+    const uint32_t context = edge->info.limits.max_context;
+    if (!gen->sampling.matcher || edge->how.no_forced)
+        return (ft_forced_opts){0};
+    return (ft_forced_opts){.vocab = edge->how.vocab,
+                            .sampling = &gen->sampling,
+                            .seen = &edge->drafts.spellings,
+                            .tenant = tenant ? ft_fnv64(FT_FNV64_INIT, tenant, strlen(tenant)) : 0,
+                            .n_ctx = context ? context : UINT32_MAX};
 }
 
 static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
@@ -173,6 +189,7 @@ static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
     const ft_drafting_opts drafting = {.from = &edge->drafts,
                                        .model = edge->drafts.n_ctx > 0,
                                        .lookup = lookups_of(gen),
+                                       .forced = forced_of(gen),
                                        .clock = edge->how.clock,
                                        .rule = gen->rule.rule,
                                        .sampling = &gen->sampling,
@@ -197,7 +214,8 @@ static void begin_record(ft_gen *gen)
                                       .min_p = s->min_p,
                                       .top_k = (uint32_t)s->top_k};
     const ft_drafting_opts *drafting = &gen->drafting.how; /* traces are of a model's drafts */
-    const bool recorded = drafting->model && drafting->lookup.n_ctx == 0;
+    const bool recorded =
+        drafting->model && drafting->lookup.n_ctx == 0 && drafting->forced.n_ctx == 0;
     ft_record_begin(&gen->record, recorded ? edge->how.trace : NULL, &session);
 }
 

@@ -187,7 +187,7 @@ static ft_undrafted why_undrafted(const ft_gen *gen)
     if (gen->request->no_speculation || gen->edge->how.draft.budget == 0)
         return FT_UNDRAFTED_ASKED;
     const ft_drafting_opts *how = &gen->drafting.how;
-    if (!how->model && how->lookup.n_ctx == 0)
+    if (!ft_drafting_can(how))
         return FT_UNDRAFTED_NO_MODEL;
     if (gen->drafting.state != FT_DRAFTING_ON)
         return why[gen->drafting.state];

@@ -117,6 +117,7 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->resolution = l > 0 ? l : params->resolution;
     params->budget = choice.budget;
     params->depth = choice.depth;
+    params->levels = ask->most - 1;
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
     if (choice.speculate && s->how.automatic && l == 0 && params->deep_enough &&

@@ -38,9 +38,7 @@ static void insert(ft_draft_children *children, ft_draft_child child)
     children->at[at] = child;
 }
 
-/* Adds what was looked up. Lookups count how often what they find holds, so their chances stand.
- * What they leave is shared as the model says. A token that both name has both shares. */
-static void add(ft_draft_children *children, const ft_draft_children *found)
+void ft_both_add(ft_draft_children *children, const ft_draft_children *found)
 {
     float left = 1;
     for (uint32_t i = 0; i < found->n; i++)
@@ -74,7 +72,8 @@ static ft_status look_up(const ft_draft_request *r, ft_error *err)
     inner.children = r->children ? found : NULL;
     ft_status status = b->lookup->ops->forward(&inner, 1, err);
     for (uint32_t i = 0; i < n && status == FT_OK; i++)
-        add(&r->children[i], &found[i]);
+        if ((r->unwanted >> i & 1) == 0)
+            ft_both_add(&r->children[i], &found[i]);
     if (status == FT_OK)
         follow(b);
     return status;

@@ -14,4 +14,8 @@
 FT_WARN_UNUSED ft_status ft_both_source(ft_draft_source *model, ft_draft_source *lookup,
                                         ft_error *err, ft_draft_source **out);
 
+/* Adds children whose chances were counted. These stand; what they leave is shared as the others
+ * say. A token that both name has both shares. */
+void ft_both_add(ft_draft_children *children, const ft_draft_children *found);
+
 #endif

@@ -90,9 +90,15 @@ static bool is_text(const ft_draft_request *r)
     return !r->parents;
 }
 
+/* Leaf i's row has logits. */
+static bool is_wanted(const ft_draft_request *r, uint32_t i)
+{
+    return (r->unwanted >> i & 1) == 0;
+}
+
 static uint32_t n_wanted(const ft_draft_request *r)
 {
-    return is_text(r) ? r->children != NULL : r->n;
+    return is_text(r) ? r->children != NULL : r->n - (uint32_t)__builtin_popcountll(r->unwanted);
 }
 
 static ft_segment segment_of(const ft_draft_request *r, uint64_t *want)
@@ -104,24 +110,26 @@ static ft_segment segment_of(const ft_draft_request *r, uint64_t *want)
         memset(want, 0, (r->n + 63) / 64 * sizeof *want);
         want[(r->n - 1) / 64] = UINT64_C(1) << ((r->n - 1) % 64);
     } else {
-        *want = UINT64_MAX >> (64 - r->n);
+        *want = UINT64_MAX >> (64 - r->n) & ~r->unwanted;
     }
     return (ft_segment){.seq = s->seq,
                         .n = r->n,
                         .tokens = r->tokens,
                         .parent = r->parents,
-                        .want = r->children ? want : NULL};
+                        .want = r->children && n_wanted(r) > 0 ? want : NULL};
 }
 
 /* Takes the results of a pass for one request. */
 static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
 {
     engine_source *s = (engine_source *)r->source;
-    uint32_t n_rows = n_wanted(r), n_past = r->source->n_past;
+    const uint32_t n_rows = is_text(r) ? n_wanted(r) : r->n, n_past = r->source->n_past;
     note(s, r);
-    for (uint32_t i = 0; i < n_rows; i++) {
+    for (uint32_t i = 0, row = first_row; i < n_rows; i++) {
+        if (!is_wanted(r, i))
+            continue;
         const ft_draw draw = {.sampling = &s->sampling,
-                              .logits = ft_engine_logits(s->engine, first_row + i),
+                              .logits = ft_engine_logits(s->engine, row++),
                               .past = past_of(s, r, i),
                               .position = is_text(r) ? n_past + r->n : n_past + r->depths[i] + 1,
                               .round = r->round,

@@ -5,7 +5,8 @@
  * sequence of the engine (engine.h). For each token that it computes, it names the tokens that may
  * follow, best first.
  *
- * The draft model is a source (draft_engine.h), and so are the text's own n-grams (lookup.h).
+ * The draft model is a source (draft_engine.h), and so are the text's own n-grams (lookup.h), and
+ * what a constraint forces (forced.h).
  * Benches have two others: one replays recorded drafts (bench/recording.h), one takes a slower
  * device's time (bench/paced.h).
  *
@@ -37,6 +38,7 @@ typedef struct ft_draft_children {
     uint32_t n;          /* in falling order of logp */
     uint32_t n_evidence; /* bytes that go with each of them (rule.h) */
     ft_shape shape;      /* of the distribution that they are of; all-zero: not known */
+    bool counted;        /* their chances are counts of what came, not a model's word */
     ft_draft_child at[FT_DRAFT_RANKED];
 } ft_draft_children;
 
@@ -54,6 +56,14 @@ typedef struct ft_draft_request {
     const uint16_t *depths; /* [n] of leaves: 0 where the parent is -1, else the parent's + 1 */
     /* out: [n] of leaves; [1] of text: behind its last token; NULL (text only): not wanted */
     ft_draft_children *children;
+    /* Of leaves: bit i: nobody wants the children of leaf i, and they need not be filled in. */
+    uint64_t unwanted;
+    /* Only of a source that `forces`: answer the leaves, or the text, whose children need no
+     * model. */
+    bool forced_only;
+    /* out: with forced_only: bit i: leaf i (of text: 0) was answered; the others were not computed:
+     * those that were become pending in their order. */
+    uint64_t answered;
     uint32_t round, resolution; /* as in ft_draw (rule.h) */
     /* out: where children are wanted, [n or 1, evidence_bytes of the source]; NULL where that is
      * 0 */
@@ -89,6 +99,7 @@ struct ft_draft_source {
     uint32_t evidence_bytes;       /* of a node at most; 0: there is none */
     bool by_round;                 /* draws depend on round and resolution (rule.h) */
     bool sparse;                   /* a token may have no children */
+    bool forces;                   /* it knows forced_only */
     uint32_t total_tok;            /* what room_tok is when nothing is held */
     uint32_t n_past, n_pending;
 };

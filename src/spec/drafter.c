@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 /* Of the children that were drawn together. */
 typedef struct draws {
     uint32_t n_evidence;
@@ -37,6 +39,7 @@ struct ft_drafter {
     /* The draft that is being made. */
     uint32_t level; /* forwards done; all those that read text count as one */
     bool ended;     /* no more forwards */
+    bool asked;     /* a source that forces has answered what needs no model */
     uint16_t chosen[FT_DRAFT_LEAVES];
     int32_t tokens[FT_DRAFT_LEAVES], parents[FT_DRAFT_LEAVES];
     uint16_t depths[FT_DRAFT_LEAVES];
@@ -186,11 +189,38 @@ static ft_growth_limits limits_of(const ft_drafter *d)
                               .depth = n_ctx > d->n_text ? n_ctx - d->n_text : 0};
 }
 
-/* Adds what was computed to the pool. */
-static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool proactive)
+/* The same for a draft. The children of its last level would be behind its end. */
+static ft_growth_limits draft_limits(const ft_drafter *d, const ft_draft_params *params)
 {
-    d->stats.forwards++;
-    d->stats.rows += r->n;
+    ft_growth_limits limits = limits_of(d);
+    if (params->levels > 0)
+        limits.depth = ft_min_u32(limits.depth, params->levels - 1);
+    return limits;
+}
+
+/* Leaves out what was not answered. */
+static void keep_answered(ft_drafter *d, ft_draft_request *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n && r->parents; i++) {
+        d->chosen[n] = d->chosen[i];
+        d->children[n] = d->children[i];
+        n += r->answered >> i & 1;
+    }
+    if (r->parents || r->answered == 0)
+        r->n = n;
+}
+
+/* Adds what was computed to the pool. */
+static void take(ft_drafter *d, ft_draft_request *r, uint32_t branch, bool proactive)
+{
+    if (r->forced_only)
+        keep_answered(d, r);
+    d->asked = r->forced_only && r->n == 0;
+    if (r->n == 0)
+        return;
+    d->stats.forwards += !r->forced_only;
+    d->stats.rows += r->forced_only ? 0 : r->n;
     d->growth.calibration = d->calibration;
     if (!r->parents) {
         if (r->children) {
@@ -201,7 +231,7 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
         return;
     }
     const uint32_t first = d->growth.n_pending;
-    ft_growth_computed(&d->growth, d->chosen, r->n, proactive);
+    ft_growth_computed(&d->growth, d->chosen, r->n, proactive && !r->forced_only);
     for (uint32_t i = 0; i < r->n; i++) {
         d->drawn[1 + first + i] = draws_of(r, &r->children[i]);
         ft_growth_add(&d->growth, d->chosen[i], &r->children[i], branch);
@@ -256,6 +286,7 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
     d->growth.n_emitted = 0;
     d->growth.expansion_leaf = -1;
     d->level = 0;
+    d->asked = false;
     d->ended = params->budget == 0 || params->branch == 0 || params->depth == 0 || d->n_text == 0 ||
                d->n_text > d->source->n_ctx;
 }
@@ -273,22 +304,26 @@ static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
     return params->deep_enough && ft_depth_enough(params->deep_enough, d->level, chance);
 }
 
-/* The draft's part of the next forward; false: it has none. */
+/* The draft's part of the next forward; false: it has none. What a constraint forces comes first:
+ * it takes no model, and lasts as long as there is room for it in the tree. */
 static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_request *r)
 {
-    if (d->ended || d->level >= params->depth)
+    const bool forced = d->source->forces && !d->asked;
+    if (d->ended || (!forced && d->level >= params->depth))
         return false;
     if (!d->rooted) {
         uint32_t n = d->n_text - d->source->n_past;
         bool all = n <= d->source->max_text;
         *r = text_request(d, all ? n : d->source->max_text, all ? params : NULL);
+        r->forced_only = forced && all;
         return true;
     }
-    ft_growth_limits limits = limits_of(d);
+    const ft_growth_limits limits = draft_limits(d, params);
     uint32_t n = ft_growth_choose(&d->growth, params, &limits, d->chosen);
-    if (n == 0 || enough(d, params, n))
+    if (n == 0 || (!forced && enough(d, params, n)))
         return false;
     *r = leaves_request(d, n, params);
+    r->forced_only = forced;
     return true;
 }
 
@@ -311,7 +346,7 @@ static bool grow(ft_drafter *const *drafters, size_t n, const ft_draft_params *p
         d->ended |= requests[i].status != FT_OK;
         if (requests[i].status == FT_OK)
             take(d, &requests[i], params[of[i]].branch, false);
-        d->level += d->rooted;
+        d->level += d->rooted && !requests[i].forced_only;
         check(d);
     }
     return *status == FT_OK;
@@ -397,25 +432,40 @@ static uint32_t choose_proactive(ft_drafter *d, const ft_draft_params *params)
     return n > 0 && has_room(d, n, params) ? n : 0;
 }
 
+/* One forward of n chosen leaves; with `forced` of what needs no model. */
+static ft_status grow_ahead(ft_drafter *d, uint32_t n, bool forced, const ft_draft_params *ahead,
+                            ft_error *err)
+{
+    ft_draft_request r = leaves_request(d, n, ahead);
+    r.forced_only = forced;
+    ft_status status = d->source->ops->forward(&r, 1, err);
+    if (status != FT_OK || r.status == FT_EXHAUSTED)
+        return status == FT_OK ? FT_EXHAUSTED : status;
+    take(d, &r, ahead->branch, true);
+    d->stats.proactive_forwards += !forced;
+    d->stats.proactive_nodes += forced ? 0 : n;
+    return FT_OK;
+}
+
 ft_status ft_drafter_proactive(ft_drafter *drafter, const ft_draft_params *params, ft_error *err,
                                bool *more)
 {
     ft_drafter *d = drafter;
     const ft_draft_params ahead = ahead_of(d, params);
     uint32_t n = choose_proactive(d, &ahead);
+    ft_status status = FT_OK;
     *more = false;
-    if (n == 0)
-        return FT_OK;
-    ft_draft_request r = leaves_request(d, n, &ahead);
-    ft_status status = d->source->ops->forward(&r, 1, err);
-    if (status != FT_OK || r.status == FT_EXHAUSTED)
-        return status;
-    take(d, &r, params->branch, true);
-    d->stats.proactive_forwards++;
-    d->stats.proactive_nodes += n;
-    *more = choose_proactive(d, &ahead) > 0;
+    d->asked = !d->source->forces;
+    while (!d->asked && n > 0 && status == FT_OK) {
+        status = grow_ahead(d, n, true, &ahead, err);
+        n = choose_proactive(d, &ahead);
+    }
+    if (n > 0 && status == FT_OK) {
+        status = grow_ahead(d, n, false, &ahead, err);
+        *more = status == FT_OK && choose_proactive(d, &ahead) > 0;
+    }
     check(d);
-    return FT_OK;
+    return status == FT_EXHAUSTED ? FT_OK : status;
 }
 
 double ft_drafter_early(ft_drafter *drafter, const ft_growth_early *early, ft_tree *tree,

@@ -139,7 +139,7 @@ void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *childr
     g->shape[ft_growth_place(g, parent)] = children->shape;
     for (uint32_t i = 0; i < n; i++)
         said[i] = children->at[i].logp;
-    if (g->calibration.sharpness > 0) {
+    if (g->calibration.sharpness > 0 && !children->counted) {
         scale = g->calibration.sharpness;
         log_sum = calibrated_sum(said, n, scale, g->calibration.rest);
     }
@@ -151,7 +151,8 @@ void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *childr
                                            .cum = cum + logp,
                                            .said = said[i],
                                            .depth = (uint16_t)depth,
-                                           .pending = -1};
+                                           .pending = -1,
+                                           .counted = children->counted};
     }
 }
 
@@ -161,7 +162,7 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
     float s = c->sharpness > 0 ? c->sharpness : 1;
     uint32_t n = 0, came = UINT32_MAX;
     for (uint32_t i = (uint32_t)(parent + 1); i < g->n && n < FT_DRAFT_RANKED; i++)
-        if (g->node[i].parent == parent) {
+        if (g->node[i].parent == parent && !g->node[i].counted) {
             came = g->node[i].token == token ? n : came;
             said[n++] = g->node[i].said;
         }
@@ -190,7 +191,7 @@ static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
     float feature[FT_FEATURES];
     if (node->judged == FT_JUDGED_NOT) {
         bool in = node->parent < 0 || is_in(g, (uint32_t)node->parent, predictor);
-        if (in && at > 0) {
+        if (in && at > 0 && !node->counted) { /* it has no distribution */
             ft_growth_features(g, at, feature);
             in = ft_predictor_accepts(predictor, feature);
         }

@@ -37,7 +37,8 @@ typedef enum ft_grow {
 
 typedef struct ft_draft_params {
     uint32_t budget; /* nodes a tree at most, <= FT_TREE_MAX; 0: never draft */
-    uint32_t depth;  /* draft forwards a round at most, which is the tree's depth */
+    uint32_t depth;  /* draft forwards a round at most, which is the depth of what is not forced */
+    uint32_t levels; /* of the tree at most; 0: any number */
     uint32_t width;  /* leaves that one forward expands; 1 with branch 1: a chain */
     uint32_t branch; /* children of a node that are considered */
     /* A node with a lower cumulative log-probability is not drafted, except the best first token.
@@ -76,8 +77,8 @@ uint32_t ft_draft_params_leaves(const ft_draft_params *params);
  * source's chance to the power of `sharpness`. The chance of all tokens that are not children is
  * what the source leaves for them, to the same power, times exp(rest). Then all chances are scaled
  * to sum to 1. So a source that is right more often than it says gets narrow, deep trees. Text does
- * not depend on it: it only orders drafts. Sharpness 0: the source's chances are used as they
- * are. */
+ * not depend on it: it only orders drafts. Sharpness 0, and of children that are counted: the
+ * source's chances are used as they are. */
 typedef struct ft_calibration {
     float sharpness, rest;
     float weight, rest_weight; /* of what was seen; 0: nothing */
@@ -93,6 +94,7 @@ typedef struct ft_growth_node {
     int16_t pending;       /* its number, -1: not computed */
     bool proactive;        /* computed while a verdict was awaited; the owner may clear this */
     uint8_t judged;        /* by the predictor, if it was asked: an ft_judged */
+    bool counted;          /* as in ft_draft_children */
 } ft_growth_node;
 
 /* A pool; ft_growth_clear makes an empty one. Parents stand before their children, and no child has
