@@ -129,13 +129,15 @@ static void *generate(void *arg)
     ft_error err = {0};
     const uint32_t other = ((uint32_t)(s->prompt - o->set->prompts) + 1) % o->set->n;
     const ft_tokens *wrong = &o->set->prompts[other].text;
-    const ft_gen_request request = {.prompt = s->prompt->tokens.id,
-                                    .n_prompt = (uint32_t)s->prompt->tokens.n,
-                                    .sampling = o->sampling,
-                                    .prediction = o->misled ? wrong->id : NULL,
-                                    .n_prediction = o->misled ? (uint32_t)wrong->n : 0,
-                                    .max_tokens = o->n_tokens};
+    ft_gen_request request = {.prompt = s->prompt->tokens.id,
+                              .n_prompt = (uint32_t)s->prompt->tokens.n,
+                              .sampling = o->sampling,
+                              .constraint = o->constraint,
+                              .prediction = o->misled ? wrong->id : NULL,
+                              .n_prediction = o->misled ? (uint32_t)wrong->n : 0,
+                              .max_tokens = o->n_tokens};
     const ft_gen_sink sink = {.ctx = s, .on_text = on_text, .cancelled = is_cancelled};
+    request.sampling.answer_at = request.n_prompt;
     ft_status status = ft_edge_generate(s->edge, &request, &sink, &err, &s->stats);
     pthread_mutex_lock(&st->lock);
     if (st->n_ended++ == 0 && s->n_arrivals > 0)

@@ -69,12 +69,13 @@ typedef struct ft_bench_load_drive_opts {
     ft_bench_load_set *set;
     const ft_vocab *vocab;
     ft_sampling sampling;
-    uint32_t n_tokens; /* a text */
-    uint32_t n_slots;  /* edges; divides set->n */
+    ft_constraint constraint; /* of all texts; borrowed */
+    uint32_t n_tokens;        /* a text */
+    uint32_t n_slots;         /* edges; divides set->n */
     int64_t rtt_us;
     ft_line_rate up, down;        /* of each edge's line; edge i has seed + i. All-zero: none */
     ft_edge_opts edge;            /* vocab, source, drafts and clock are filled in here */
-    ft_bench_load_drafts *drafts; /* a device each replays them; NULL: no drafting */
+    ft_bench_load_drafts *drafts; /* a device each replays them; NULL: edge.draft_model drafts */
     int64_t forward_us;           /* of a device; 0: as fast as it goes */
     bool misled;                  /* each request predicts the reference of the next prompt */
     bool learn;                   /* makes the texts the set's reference, instead of comparing */

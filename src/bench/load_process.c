@@ -74,7 +74,13 @@ void ft_bench_load_process_stop(pid_t *pid)
     if (*pid <= 0)
         return;
     kill(*pid, SIGTERM);
-    if (ft_bench_load_process_gone(pid, STOP_S))
+    if (!ft_bench_load_process_gone(pid, STOP_S))
+        ft_bench_load_process_kill(pid);
+}
+
+void ft_bench_load_process_kill(pid_t *pid)
+{
+    if (*pid <= 0)
         return;
     kill(*pid, SIGKILL);
     waitpid(*pid, NULL, 0);

@@ -18,6 +18,8 @@ FT_WARN_UNUSED ft_status ft_bench_load_process_start(char *const *args, int core
 bool ft_bench_load_process_gone(pid_t *pid, double wait_s);
 /* Ends it and waits until it is gone; 0 is legal. */
 void ft_bench_load_process_stop(pid_t *pid);
+/* The same by SIGKILL: it has no time for a word. */
+void ft_bench_load_process_kill(pid_t *pid);
 /* FT_UNAVAILABLE: `what` became of it, with the log's last line, which says why. */
 FT_WARN_UNUSED ft_status ft_bench_load_process_said(const char *log, const char *what,
                                                     ft_error *err);

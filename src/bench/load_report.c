@@ -27,7 +27,7 @@ static void put(json_t *out, const char *key, double value)
     json_object_set_new(out, key, json_real(value));
 }
 
-static json_t *tally_json(const ft_bench_load_tally *t)
+json_t *ft_bench_load_tally_json(const ft_bench_load_tally *t)
 {
     const ft_gen_stats *edge = &t->edge;
     json_t *out = json_object();
@@ -66,7 +66,7 @@ static json_t *categories_json(const ft_bench_load_report *r, const ft_bench_loa
     json_t *out = json_object();
     for (uint32_t i = 0; i < r->set->n_categories; i++) {
         const ft_bench_load_tally *t = &s->tally[i];
-        json_t *category = t->texts ? tally_json(t) : NULL;
+        json_t *category = t->texts ? ft_bench_load_tally_json(t) : NULL;
         if (category && t->window_us) {
             put(category, "tokens_per_core_s", ft_bench_load_tally_per_s(t));
             put(category, "itl_ms", ft_bench_load_tally_itl_ms(t));
@@ -102,7 +102,7 @@ static json_t *cell_json(ft_bench_load_report *r, ft_bench_load_mode mode, uint3
     const ft_verifier_stats *v = &s->server.stats;
     const double dollars = ft_bench_load_dollars_per_h(r, mode), per_s = median_of(c->per_s, c->n);
     const ft_bench_load_tally t = ft_bench_load_tally_total(s);
-    json_t *out = tally_json(&t);
+    json_t *out = ft_bench_load_tally_json(&t);
     put(out, "tokens_per_core_s", per_s);
     put_times(out, v);
     if (dollars > 0)

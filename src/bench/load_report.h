@@ -10,6 +10,8 @@
 
 #include "bench/load_cells.h"
 
+/* Figures of whole texts. */
+json_t *ft_bench_load_tally_json(const ft_bench_load_tally *tally);
 /* Adds "modes" and the comparisons to the object. Sorts the cells' values. */
 void ft_bench_load_report_json(ft_bench_load_report *report, json_t *out);
 /* The same figures, from that object, for a person. */

@@ -51,6 +51,18 @@ static void add_number(arguments *a, const char *flag, uint32_t value)
     add(a, flag, a->number[a->n]);
 }
 
+static void add_device(arguments *a, const ft_device_opts *d)
+{
+    if (d->names)
+        add(a, "--device", d->names);
+    if (d->rpc)
+        add(a, "--rpc", d->rpc);
+    if (d->n_gpu_layers >= 0)
+        add_number(a, "--n-gpu-layers", (uint32_t)d->n_gpu_layers);
+    if (d->kernels)
+        add(a, "--kernels", d->kernels);
+}
+
 static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server *s, ft_error *err)
 {
     char port[64], metrics[64], log_path[64], timeline[64];
@@ -69,7 +81,7 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         if (o->draft_always)
             add(&a, "--draft-always", NULL);
     }
-    add(&a, "--port", "0");
+    add_number(&a, "--port", o->port);
     add(&a, "--port-file", port);
     add(&a, "--metrics", "0");
     add(&a, "--metrics-port-file", metrics);
@@ -95,6 +107,8 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add(&a, "--device", "RPC0");
         add_number(&a, "--n-gpu-layers", o->offload);
     }
+    if (o->device)
+        add_device(&a, o->device);
     if (o->no_prefix_cache)
         add(&a, "--no-prefix-cache", NULL);
     if (o->timeline_mb) {
@@ -173,6 +187,22 @@ ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts, ft_e
     if (status != FT_OK)
         ft_bench_load_server_stop(out);
     return status;
+}
+
+ft_status ft_bench_load_server_kill(const ft_bench_load_server_opts *opts, ft_error *err,
+                                    ft_bench_load_server *s)
+{
+    ft_bench_load_server_opts again = *opts;
+    const char *colon = strrchr(s->address, ':');
+    ft_bench_load_process_kill(&s->pid);
+    for (size_t i = 0; i < FT_COUNT(files); i++) { /* what tells that it listens, too */
+        char path[64];
+        path_of(s, files[i], path);
+        unlink(path);
+    }
+    again.port = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
+    ft_status status = spawn(&again, s, err);
+    return status == FT_OK ? wait_ready(&again, s, err) : status;
 }
 
 void ft_bench_load_server_end(ft_bench_load_server *s, char path[64])

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "bench/load_set.h"
+#include "engine/load.h"
 #include "serve/stats.h"
 
 typedef struct ft_bench_load_server_opts {
@@ -26,8 +27,10 @@ typedef struct ft_bench_load_server_opts {
     bool no_prefix_cache;
     const char *rpc; /* HOST:PORT of an rpc-server, which computes the last `offload` layers */
     uint32_t offload;
-    uint32_t timeline_mb; /* it writes a timeline of so many MB at most; 0: none */
-    int core;             /* the server runs there and nowhere else; < 0: anywhere */
+    const ft_device_opts *device; /* of its target; NULL: serve's defaults */
+    uint32_t port;                /* of gRPC; 0: a free one */
+    uint32_t timeline_mb;         /* it writes a timeline of so many MB at most; 0: none */
+    int core;                     /* the server runs there and nowhere else; < 0: anywhere */
     ft_bench_stop stop;
 } ft_bench_load_server_opts;
 
@@ -49,6 +52,9 @@ void ft_bench_load_server_fit(ft_bench_load_server_opts *opts, const ft_bench_lo
  * stop. */
 FT_WARN_UNUSED ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts,
                                                     ft_error *err, ft_bench_load_server *out);
+/* Kills it, and starts it again with the same options at the same port. */
+FT_WARN_UNUSED ft_status ft_bench_load_server_kill(const ft_bench_load_server_opts *opts,
+                                                   ft_error *err, ft_bench_load_server *server);
 /* Ends it and waits until it is gone; its files stay until the stop. path: of its timeline. */
 void ft_bench_load_server_end(ft_bench_load_server *server, char path[64]);
 /* Ends it and waits until it is gone. An all-zero server is legal. */

@@ -12,6 +12,7 @@
 #include "bench/load_report.h"
 #include "bench/serving_figures.h"
 #include "bench/serving_record.h"
+#include "bench/serving_schema.h"
 #include "bench/serving_spec.h"
 
 const char *const ft_bench_depth_name[] = {"latency", "fixed", NULL};
@@ -193,6 +194,8 @@ static ft_status measure(ft_serving *x, ft_error *err)
         return status;
     ft_serving_saw_verify(x, 0); /* devices whose time was asked for have it from now on */
     status = load(x, err);
+    if (status == FT_OK && x->o->schema)
+        return ft_serving_start(x, NULL, err, &x->plain);
     if (status == FT_OK)
         status = prepare(x, err);
     for (int64_t i = 0; i < x->o->rounds && status == FT_OK; i++)
@@ -230,7 +233,9 @@ ft_status ft_bench_serving(const ft_bench_serving_opts *opts, ft_error *err, jso
     ft_status status = ft_bench_timeline_open(&x->timeline, opts->timeline, err);
     if (status == FT_OK)
         status = measure(x, err);
-    if (status == FT_OK) {
+    if (status == FT_OK && opts->schema) {
+        status = ft_bench_serving_schema(x, err, report);
+    } else if (status == FT_OK) {
         *report = ft_serving_figures(x);
         if (opts->text)
             ft_serving_print(x, *report, opts->text);

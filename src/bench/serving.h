@@ -47,6 +47,7 @@ typedef struct ft_bench_serving_opts {
     ft_line_rate up, down; /* of each device's link */
     double ratio;          /* a device's forward over a verification of the server's */
     ft_bench_load_price price;
+    const char *schema;   /* file: ft_bench_serving_schema; NULL: the comparison of modes */
     const char *timeline; /* file for what was done when in the first round; NULL: none */
     FILE *text;           /* the figures for a person go there; NULL: nowhere */
     ft_bench_stop stop;

@@ -26,6 +26,12 @@ static void print_text(const json_t *report)
            json_integer_value(json_object_get(report, "tokens")));
     printf("speculation over the wire against the target alone: %lld mismatches\n",
            json_integer_value(json_object_get(report, "mismatches_plain")));
+    if (json_object_get(report, "schema"))
+        printf("under the schema, without drafts:                   %lld mismatches\n"
+               "with drafts, the server killed in mid-text:         %lld mismatches, %lld killed\n",
+               json_integer_value(json_object_get(report, "mismatches_undrafted")),
+               json_integer_value(json_object_get(report, "mismatches_killed")),
+               json_integer_value(json_object_get(report, "killed")));
     if (json_is_integer(other))
         printf("greedy, the target alone against libllama:          %lld mismatches\n",
                json_integer_value(other));
@@ -44,6 +50,9 @@ static const ft_flag rows[] = {
      .model = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
      .required = true},
+    {"--schema", NULL, FT_FLAG(options, o.schema), "FILE",
+     "texts are JSON of this schema: also without drafts, and with a server that is killed; "
+     "without libllama"},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
      "use N prompts, evenly spread over the file; 0: all", 0, 1e9},
     {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens of a text at most", 1, 65536},

@@ -159,6 +159,9 @@ static ft_status check(options *x, ft_error *err)
         status = ft_error_set(err, FT_INVALID,
                               "bench serving: --memory is for layers on the server: leave out "
                               "mode layer-split");
+    if (status == FT_OK && x->o.schema && (x->plot || x->o.timeline))
+        status = ft_error_set(err, FT_INVALID,
+                              "bench serving: --schema has neither a plot nor a timeline");
     if (status == FT_OK && x->o.mode[FT_BENCH_LOAD_PREDICTOR] && !x->o.drafts.predictor)
         status = ft_error_set(err, FT_INVALID, "bench serving: edge+predictor needs --predictor");
     if (status == FT_OK)
@@ -185,6 +188,9 @@ static const ft_flag rows[] = {
      "draft model of server-spec, if it must cost more: -md inflated; default: -md"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
      "JSON lines with `turns` or `prompt`, and `category`", .required = true},
+    {"--schema", NULL, FT_FLAG(options, o.schema), "FILE",
+     "instead of modes: tokens a verification without a schema, with this JSON schema, and with it "
+     "but without drafts of what it forces; by a real draft model, at the first --rtt"},
     {"--limit", NULL, FT_FLAG(options, o.set.limit), "N",
      "use N prompts, evenly spread over the file; 0: all", 0, 1e6},
     {"--per-category", NULL, FT_FLAG(options, o.set.each), "N",
