@@ -245,7 +245,8 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
     return status;
 }
 
-/* The server cannot compile the constraint, or not in time, and the text may do without it. */
+/* The server refuses the constraint, now and later, and the text may do without it. Not where it is
+ * only busy: then the text would depend on that. */
 static ft_status run_without(ft_openai *o, const ft_http_request *q, texts *t,
                              const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
@@ -275,7 +276,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     }
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
-    if ((status == FT_INVALID || status == FT_ABORTED) && t.optional && s.tokens == 0)
+    if (status == FT_INVALID && t.optional && s.tokens == 0)
         status = run_without(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)t.prompt.tokens.n,
