@@ -52,6 +52,7 @@ typedef struct ft_chat {
     const ft_chat_tool *choice_tool; /* REQUIRED: one of `tools`; NULL: any of them */
     bool parallel_calls;             /* one message may have several calls */
     bool reasoning_apart;            /* with tools: thoughts are parts of their own */
+    bool no_thought;                 /* a thought that the template itself begins ends at once */
     const char *template_args; /* JSON object: further variables of the template; NULL: none */
     const char
         *reasoning_effort; /* "low", "medium"..., as the template knows them; NULL: its own */

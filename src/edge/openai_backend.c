@@ -58,8 +58,10 @@ static ft_status make_prompt(const ft_openai *o, const ft_http_request *q, uint3
     const ft_tokenize_limits limits = {sink->cancelled, sink->ctx, context};
     const ft_vocab *vocab = o->vocab;
     ft_tokens *out = &prompt->tokens;
+    ft_chat chat = q->conversation;
+    chat.no_thought = q->constraint.kind != FT_CONSTRAINT_NONE; /* it holds from the first token */
     if (q->chat)
-        return ft_template_apply(o->template, &q->conversation, &limits, err, prompt);
+        return ft_template_apply(o->template, &chat, &limits, err, prompt);
     if (q->prompt)
         return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), &limits, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)
@@ -123,6 +125,7 @@ typedef struct texts {
     ft_constraint constraint; /* the request's, or one of calls */
     bool optional;            /* the text may do without it */
     ft_buf loose;             /* its data, if they are not the prompt's */
+    const char *field;        /* that brought the constraint; NULL: it is optional */
     const char *wrong_field;  /* that an error is about; NULL: none alone */
 } texts;
 
@@ -182,9 +185,10 @@ static ft_status add_constraint(ft_openai *o, const ft_http_request *q, ft_error
                    ? FT_OK
                    : ft_error_set(err, FT_NOMEM, "edge: out of memory for a text");
     t->constraint = call ? calls : q->constraint;
+    t->field = call ? "tool_choice" : q->constraint_field;
     const ft_status status = check_constraint(&t->constraint, server, err);
     if (status != FT_OK)
-        t->wrong_field = call ? "tool_choice" : q->constraint_field;
+        t->wrong_field = t->field;
     return status;
 }
 
@@ -274,10 +278,13 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
         sink->on_reader(sink->ctx, &t.prompt.reader);
         t.prompt.reader = (ft_chat_reader){0};
     }
-    if (status == FT_OK)
+    const bool ran = status == FT_OK;
+    if (ran)
         status = run(o, q, &t, sink, err, &s);
     if (status == FT_INVALID && t.optional && s.tokens == 0)
         status = run_without(o, q, &t, sink, err, &s);
+    else if (ran && status == FT_INVALID && t.constraint.kind != FT_CONSTRAINT_NONE)
+        t.wrong_field = t.field; /* the rest of the request has been checked here */
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)t.prompt.tokens.n,
                                .completion_tokens = (uint32_t)s.tokens,

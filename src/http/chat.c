@@ -176,6 +176,21 @@ static ft_status read_content(reader *r, json_t *message, size_t i, ft_chat_mess
     return status;
 }
 
+/* What a client got as reasoning_content and sends back. The template decides what is shown. */
+static ft_status read_reasoning(reader *r, json_t *message, size_t i, ft_chat_message *m)
+{
+    char path[PATH_SIZE];
+    json_t *thought = member(message, "reasoning_content");
+    snprintf(path, sizeof path, "messages[%zu].reasoning_content", i);
+    if (!thought || strcmp(m->role, "assistant") != 0)
+        return FT_OK;
+    if (!json_is_string(thought))
+        return wrong(r, "invalid_type", path, "a string");
+    if (json_string_length(thought) > 0)
+        m->reasoning = json_string_value(thought);
+    return FT_OK;
+}
+
 static ft_status read_message(reader *r, json_t *v, size_t i)
 {
     ft_chat_message *m = &r->out->messages[i];
@@ -191,6 +206,8 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
     ft_status status = read_calls(r, v, i, m);
     if (status == FT_OK && strcmp(m->role, "tool") == 0)
         status = read_result(r, v, i, m);
+    if (status == FT_OK)
+        status = read_reasoning(r, v, i, m);
     return status == FT_OK ? read_content(r, v, i, m) : status;
 }
 

@@ -98,7 +98,7 @@ static bool add_begin(const renderings *r, const char *arguments, ft_buf *begin)
         return false;
     const char *begun = skip_blank(asked + same);
     if (strncmp(begun, "<think>", 7) == 0 && *skip_blank(begun + 7) == 0)
-        ft_buf_puts(begin, "\n</think>\n\n");
+        ft_buf_puts(begin, FT_TEMPLATE_THOUGHT_END);
     else if (*begun)
         return false;
     ft_buf_append(begin, called + same, (size_t)(arguments - called) - same);

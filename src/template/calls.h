@@ -11,6 +11,9 @@
 #include "base/chat.h"
 #include "template/common.h"
 
+/* Ends a thought that the template itself has begun, in front of an answer that has none. */
+#define FT_TEMPLATE_THOUGHT_END "\n</think>\n\n"
+
 /* Appends the data of FT_CONSTRAINT_CALL. choice REQUIRED: a call of chat->choice_tool, or of any
  * tool. AUTO: any text, and calls from the mark on that the template begins them with. The parser
  * must be able to read such calls. FT_UNSUPPORTED: the template does not write arguments as JSON,

@@ -204,10 +204,13 @@ static ft_status apply_program(const ft_template *t, const ft_chat *chat,
         status = render(t, marked, err, &text);
     if (status == FT_OK && ft_marked_find(marked, &text, &foreign, &n_foreign) != FT_OK)
         status = ft_error_set(err, FT_NOMEM, "out of memory for a conversation");
+    out->thinks = status == FT_OK && ends_with(&text, "<think>") && !chat->no_thought;
+    if (status == FT_OK && chat->no_thought && ends_with(&text, "<think>") &&
+        ft_buf_puts(&text, FT_TEMPLATE_THOUGHT_END) != FT_OK)
+        status = ft_error_set(err, FT_NOMEM, "out of memory for a conversation");
     const ft_rendered rendered = {ft_buf_str(&text), text.len, foreign, n_foreign};
     if (status == FT_OK)
         status = ft_vocab_tokenize_rendered(t->vocab, &rendered, limits, err, &out->tokens);
-    out->thinks = status == FT_OK && ends_with(&text, "<think>");
     free(foreign);
     ft_buf_deinit(&text);
     ft_marked_destroy(marked);

@@ -630,13 +630,16 @@ static void test_tools(void **state)
          "messages[1].tool_calls[0].function.arguments"},
         {CALLED("{\"name\":\"f f\",\"arguments\":\"{}\"}"), "invalid_value",
          "messages[1].tool_calls[0].function.name"},
+        {TALK(",{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":[]}]"),
+         "invalid_type", "messages[1].reasoning_content"},
     };
     ft_http_fail fail;
     ft_http_parsed p;
     (void)state;
     check_bad(bad, sizeof bad / sizeof *bad, true, 400);
     assert_int_equal(
-        parse(TALK(",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\","
+        parse(TALK(",{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"so\",\"tool_"
+                   "calls\":[{\"id\":\"a\","
                    "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
                    "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"4\"}],"
                    "\"tool_choice\":\"none\",\"parallel_tool_calls\":false,\"tools\":[{\"type\":"
@@ -646,6 +649,8 @@ static void test_tools(void **state)
     const ft_chat *chat = &p.request.conversation;
     assert_int_equal(chat->messages[1].n_calls, 1);
     assert_null(chat->messages[1].content);
+    assert_string_equal(chat->messages[1].reasoning, "so");
+    assert_null(chat->messages[2].reasoning);
     assert_string_equal(chat->messages[1].calls[0].arguments, "{}");
     assert_string_equal(chat->messages[2].call_id, "a");
     assert_string_equal(chat->tools[0].parameters, "{\"a\": 1}");
