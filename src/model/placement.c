@@ -7,7 +7,15 @@
 // registry; any thread.
 #include "model/placement.h"
 
+#include <string.h>
+
 #include "model/pack.h"
+
+/* ggml's AMX products end the process on some shapes (llama.cpp issue 20824). */
+static bool may_use(ggml_backend_buffer_type_t type)
+{
+    return strcmp(ggml_backend_buft_name(type), "AMX") != 0;
+}
 
 ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_pack_choice *choose, ft_error *err)
 {
@@ -23,8 +31,9 @@ ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_pack_choice *choo
         get_extra = (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(
             ggml_backend_dev_backend_reg(placer->dev), "ggml_backend_dev_get_extra_bufts");
     ggml_backend_buffer_type_t *extra = get_extra ? get_extra(placer->dev) : NULL;
-    while (extra && *extra && placer->n < FT_PLACE_MAX - 1)
-        placer->type[placer->n++] = *extra++;
+    for (; extra && *extra && placer->n < FT_PLACE_MAX - 1; extra++)
+        if (may_use(*extra))
+            placer->type[placer->n++] = *extra;
     placer->type[placer->n++] = ggml_backend_dev_buffer_type(placer->dev);
     return FT_OK;
 }

@@ -23,19 +23,22 @@ typedef struct edge {
     int from, event, to;
 } edge;
 
+static int target_of(const edge *edges, size_t n, int state, int event, int illegal)
+{
+    for (size_t i = 0; i < n; i++)
+        if (edges[i].from == state && edges[i].event == event)
+            return edges[i].to;
+    return illegal;
+}
+
 /* All but `edges` are illegal. */
 static void check_table(const edge *edges, size_t n, int n_states, int n_events, int illegal,
                         int (*next)(int state, int event))
 {
     for (int state = 0; state < n_states; state++)
-        for (int event = 0; event < n_events; event++) {
-            int to = illegal;
-            for (size_t i = 0; i < n; i++)
-                if (edges[i].from == state && edges[i].event == event)
-                    to = edges[i].to;
-            if (next(state, event) != to)
+        for (int event = 0; event < n_events; event++)
+            if (next(state, event) != target_of(edges, n, state, event, illegal))
                 fail_msg("state %d, event %d", state, event);
-        }
 }
 
 #define CHECK_TABLE(edges, n_states, n_events, illegal, next) \
