@@ -41,7 +41,7 @@ ft_packages() {
 }
 
 # The compiled libraries depend on the CPU unless portable, and on how they are configured (rpc: with
-# ggml's RPC backend), so the cache folder's name does too.
+# ggml's RPC backend; noamx: without its AMX products), so the cache folder's name does too.
 ft_llama_key() {
     local version flags
     version=$(sed -n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt")
@@ -49,7 +49,7 @@ ft_llama_key() {
         echo "libllama-$version-rpc-portable"
     else
         flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d' ' -f1)
-        echo "libllama-$version-rpc-native-$flags"
+        echo "libllama-$version-rpc-noamx-native-$flags"
     fi
 }
 
@@ -126,10 +126,12 @@ ft_llama() {
         python3 -m venv "$venv" >"$log" 2>&1 ||
             ft_die "python3 -m venv failed (log: $log): install python3-venv"
         # --no-cache-dir: pip's own cache does not ask with which options a package was built.
+        # -U__AMX_INT8__: ggml's AMX products end the process on some shapes (llama.cpp issue 20824).
         {
             ft_pip "$venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-build.txt" &&
                 PATH="$venv/bin:$PATH" \
-                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF" \
+                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF
+                        -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__" \
                     ft_pip "$venv" --no-cache-dir --no-build-isolation --no-binary llama-cpp-python \
                     -r "$FT_ROOT/tools/requirements-llama.txt"
         } >>"$log" 2>&1 || ft_die "building llama-cpp-python failed (log: $log): is there a network?" \

@@ -2,8 +2,8 @@
 // Is the text really the target's? For each prompt, greedy and sampled: compares the text by
 // speculation over the real wire (gRPC on loopback, server and edge in this process) with the text
 // by the target alone in this engine. Compares the greedy one also with libllama's on the same
-// file. With a schema, also the texts over the wire without drafts, and those of a server in another
-// process that is killed and started again in the middle of each. One thread runs everything here;
+// file. With a schema, also the texts over the wire without drafts, and those of a server in
+// another process that is killed and started again in the middle of each. One thread runs all here;
 // the server has its own.
 #include "bench/exact.h"
 

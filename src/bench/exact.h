@@ -28,8 +28,8 @@ typedef struct ft_bench_exact_opts {
 } ft_bench_exact_opts;
 
 /* {model, type, prompts, tokens, mismatches_plain, mismatches_libllama, mismatches, ...}; with a
- * schema also {mismatches_undrafted, mismatches_killed, killed}. If it was stopped, they are about the prompts so far. Errors of files, engine, wire and libllama leave
- * *report NULL. */
+ * schema also {mismatches_undrafted, mismatches_killed, killed}. If it was stopped, they are about
+ * the prompts so far. Errors of files, engine, wire and libllama leave *report NULL. */
 FT_WARN_UNUSED ft_status ft_bench_exact(const ft_bench_exact_opts *opts, ft_error *err,
                                         json_t **report);
 

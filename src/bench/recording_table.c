@@ -49,6 +49,7 @@ bool ft_recording_table_find(const ft_recording_table *t, uint64_t hash, ft_draf
         return false;
     out->n = slot->n;
     out->n_evidence = slot->n_evidence;
+    out->counted = false;
     out->shape = slot->shape;
     memcpy(out->at, t->children + slot->first, slot->n * sizeof *out->at);
     if (slot->n_evidence > 0)

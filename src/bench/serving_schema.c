@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // serving_schema.h. A real edge drafts with its draft model, as fast as this machine does: what is
 // compared are counts, not times. Each round has all ways, every other one in reverse order. The
-// edge lives as long as a way's prompts do, so it begins each round with nothing that it has learnt.
+// edge lives as long as a way's prompts do, so it begins each round with nothing learnt.
 #include "bench/serving_schema.h"
 
 #include "bench/load_report.h"

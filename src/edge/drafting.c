@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The drafts of one generation: by the draft model, by lookups, by both, and in front of these by
-// what a constraint forces. The draft engine is locked during every call. While a verdict is awaited
-// only reading waits for the lock, because nothing can be drafted before it; all other work is done
-// only if no other generation wants the engine.
+// what a constraint forces. The draft engine is locked during every call. While a verdict is
+// awaited only reading waits for the lock, because nothing can be drafted before it; all other work
+// is done only if no other generation wants the engine.
 //
 // Invariants (ft_drafting_check): there is a drafter in READING and ON, and in no other state; a
 // tree is out only in ON; the drafter knows no more tokens than the text has.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The servers of ggml's RPC. ggml opens the connections itself and tells nobody of them, so they are
-// found among this process's descriptors, by their peer's address. A connection that was reset has
-// no peer any more; so descriptors are noted while all is well. Any thread; `lock` guards all.
+// The servers of ggml's RPC. ggml opens the connections itself and tells nobody of them, so they
+// are found among this process's descriptors, by their peer's address. A connection that was reset
+// has no peer any more; so descriptors are noted while all is well. Any thread; `lock` guards all.
 #include "model/peers.h"
 
 #include <dirent.h>

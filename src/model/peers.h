@@ -22,9 +22,9 @@ void ft_peers_add(const char *name, const struct addrinfo *addresses);
  * kernel ends a connection whose machine has been silent for 30 s. */
 void ft_peers_watch(void);
 
-/* The other side: a client whose machine has vanished gives its place to the next one. ggml's server
- * opens the port itself, later, and inherits this to its connections; FT_EXHAUSTED: no thread can
- * wait for it. */
+/* The other side: a client whose machine has vanished gives its place to the next one. ggml's
+ * server opens the port itself, later, and inherits this to its connections; FT_EXHAUSTED: no
+ * thread can wait for it. */
 FT_WARN_UNUSED ft_status ft_peers_watch_clients(ft_error *err);
 
 /* Writes the servers whose connections have ended, with commas between them; if none

@@ -20,7 +20,7 @@
 #ifdef __FAST_MATH__
 #error "noise must be the same everywhere: build without -ffast-math"
 #endif
-/* 16: gcc's value for processors with AVX512-FP16. Only _Float16 is computed otherwise than with 0. */
+/* 16: gcc's value for processors with AVX512-FP16. Only _Float16 is computed otherwise. */
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16,
                "noise needs plain IEEE arithmetic (x87 is not)");
 

@@ -38,6 +38,7 @@ static void draw(const ft_rule *rule, ft_rule_work *work, const ft_draw *d, ft_d
     estimate(d->sampling->temperature, c, n);
     out->n = (uint32_t)n;
     out->n_evidence = 0;
+    out->counted = false;
     out->shape = ft_sampler_shape(work->sampler);
     for (size_t i = 0; i < n; i++)
         out->at[i] = (ft_draft_child){.token = c[i].token,

@@ -92,35 +92,9 @@ void ft_sampler_destroy(ft_sampler *sampler)
     free(sampler);
 }
 
-/* A logit, or minus infinity for what is not finite. */
-static inline float or_minus_inf(float x)
-{
-    return x <= FLT_MAX ? x : -INFINITY; /* NaN compares false */
-}
-
-/* The largest finite logit, minus infinity where there is none. Lanes, because a float maximum over
- * one variable does not vectorize. */
-static float max_logit(const float *logits, uint32_t n)
-{
-    float lane[16], max = -INFINITY;
-    uint32_t i = 0;
-    for (int j = 0; j < 16; j++)
-        lane[j] = -INFINITY;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) {
-            float x = or_minus_inf(logits[i + (uint32_t)j]);
-            lane[j] = x > lane[j] ? x : lane[j];
-        }
-    for (int j = 0; j < 16; j++)
-        max = lane[j] > max ? lane[j] : max;
-    for (; i < n; i++)
-        max = or_minus_inf(logits[i]) > max ? or_minus_inf(logits[i]) : max;
-    return max;
-}
-
 static bool find_max(const float *logits, uint32_t n_vocab, float *max)
 {
-    *max = max_logit(logits, n_vocab);
+    *max = ft_logits_max(logits, n_vocab);
     return *max > -INFINITY;
 }
 
@@ -128,7 +102,7 @@ static bool find_max(const float *logits, uint32_t n_vocab, float *max)
 static int32_t argmax(const float *logits, uint32_t n_vocab, float max)
 {
     uint32_t i = 0;
-    while (i + CHUNK <= n_vocab && max_logit(logits + i, CHUNK) < max)
+    while (i + CHUNK <= n_vocab && ft_logits_max(logits + i, CHUNK) < max)
         i += CHUNK;
     while (logits[i] != max)
         i++;
@@ -457,7 +431,7 @@ static size_t largest(const float *logits, uint32_t n_vocab, ft_candidate *out, 
     best_list best = {.at = out, .most = most};
     for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
         uint32_t end = n_vocab - first < CHUNK ? n_vocab : first + CHUNK;
-        if (best.n == most && max_logit(logits + first, end - first) <= out[most - 1].score)
+        if (best.n == most && ft_logits_max(logits + first, end - first) <= out[most - 1].score)
             continue;
         for (uint32_t i = first; i < end; i++) {
             ft_candidate c = {.token = (int32_t)i, .score = logits[i]};
@@ -601,42 +575,6 @@ size_t ft_sampler_weights(ft_sampler *sampler, const ft_sampling *s, const float
     for (size_t i = 0; i < n; i++) {
         sampler->id[i] = (int32_t)(key[i] >> 32);
         key[i] = key_weight(key[i] << 32);
-    }
-    return n;
-}
-
-float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token)
-{
-    float max;
-    if (token < 0 || (uint32_t)token >= n_vocab || !isfinite(logits[token]) ||
-        !find_max(logits, n_vocab, &max))
-        return -INFINITY;
-    const ft_mass mass = ft_logits_mass(logits, n_vocab, max);
-    return logits[token] - max - (float)log(ft_mass_sum(&mass));
-}
-
-size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, float *logprobs,
-                       size_t most)
-{
-    float max;
-    size_t n = 0;
-    if (most == 0 || !find_max(logits, n_vocab, &max))
-        return 0;
-    const ft_mass mass = ft_logits_mass(logits, n_vocab, max);
-    float log_sum = (float)log(ft_mass_sum(&mass));
-    for (uint32_t t = 0; t < n_vocab; t++) {
-        if (!isfinite(logits[t]))
-            continue;
-        float logprob = logits[t] - max - log_sum;
-        if (n == most && !(logprob > logprobs[n - 1]))
-            continue;
-        size_t i = n < most ? n++ : most - 1;
-        for (; i > 0 && logprob > logprobs[i - 1]; i--) {
-            tokens[i] = tokens[i - 1];
-            logprobs[i] = logprobs[i - 1];
-        }
-        tokens[i] = (int32_t)t;
-        logprobs[i] = logprob;
     }
     return n;
 }

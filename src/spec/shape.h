@@ -6,8 +6,36 @@
 #ifndef FT_SPEC_SHAPE_H
 #define FT_SPEC_SHAPE_H
 
+#include <float.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* A logit, or minus infinity for what is not finite. */
+static inline float ft_or_minus_inf(float x)
+{
+    return x <= FLT_MAX ? x : -INFINITY; /* NaN compares false */
+}
+
+/* The largest finite logit, minus infinity where there is none. Lanes, because a float maximum over
+ * one variable does not vectorize. */
+static inline float ft_logits_max(const float *logits, uint32_t n)
+{
+    float lane[16], max = -INFINITY;
+    uint32_t i = 0;
+    for (int j = 0; j < 16; j++)
+        lane[j] = -INFINITY;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++) {
+            float x = ft_or_minus_inf(logits[i + (uint32_t)j]);
+            lane[j] = x > lane[j] ? x : lane[j];
+        }
+    for (int j = 0; j < 16; j++)
+        max = lane[j] > max ? lane[j] : max;
+    for (; i < n; i++)
+        max = ft_or_minus_inf(logits[i]) > max ? ft_or_minus_inf(logits[i]) : max;
+    return max;
+}
 
 /* What a row looks like; logits that are not finite are left out. */
 typedef struct ft_logit_scan {

@@ -48,6 +48,7 @@ typedef struct ft_speller {
     } rate[FT_SPELLING_KINDS];
 } ft_speller;
 
+/* Frees what it holds; the table of other texts stays. */
 void ft_speller_deinit(ft_speller *speller);
 /* What may follow the past, if the answer has begun. Moves the matcher. */
 ft_spelling ft_speller_next(ft_speller *speller, const ft_past *past);

@@ -16,6 +16,7 @@
 #include "bench/capacity.h"
 #include "bench/codec.h"
 #include "bench/decode.h"
+#include "bench/decode_schema.h"
 #include "bench/exact.h"
 #include "bench/kernels.h"
 #include "bench/law.h"
@@ -113,6 +114,18 @@ static void test_comparisons(void **state)
 }
 
 /* A file that is not there, in turn each that a benchmark reads. */
+static void test_missing_model_of_a_schema(void **state)
+{
+    const ft_bench_opts common = {.path = missing, .n_threads = 1, .rounds = 1};
+    const ft_bench_decode_schema_opts opts = {
+        .common = &common, .schema = missing, .n_predict = 1, .n_prompt = 1};
+    begin();
+    assert_int_not_equal(ft_bench_decode_schema(&opts, model, report, &err), FT_OK);
+    assert_non_null(strstr(err.message, missing));
+    json_decref(report);
+    report = NULL;
+}
+
 static void test_missing_files(void **state)
 {
     const ft_bench_exact_opts exact = {.model = path, .draft = path, .prompts = missing, .n = 1};
@@ -222,9 +235,9 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_comparisons), cmocka_unit_test(test_missing_files),
-        cmocka_unit_test(test_schedule),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_comparisons),   cmocka_unit_test(test_missing_model_of_a_schema),
+        cmocka_unit_test(test_missing_files), cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_bound),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

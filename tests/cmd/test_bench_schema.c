@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `bench exact`, `bench decode` and `bench serving` with --schema, as programs on tiny models: texts
-// are the same without drafts and with a server that is killed; figures belong together; a schema
-// that cannot be had is refused.
+// `bench exact`, `bench decode` and `bench serving` with --schema, as programs on tiny models: the
+// texts are the same without drafts and with a server that is killed; figures belong together; a
+// schema that cannot be had is refused.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The servers of ggml's RPC, played by sockets of this process: whose connection has ended, and that
-// a machine which vanishes is noticed.
+// The servers of ggml's RPC, played by sockets of this process: whose connection has ended, and
+// that a machine which vanishes is noticed.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

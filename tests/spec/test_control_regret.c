@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's regret: by how much its answers are slower than the best choice that could have
-// been fixed for each of them, in worlds whose passes have heavy tails, over many seeds. All answers
-// of a process, its first one, and the first one of the next process, which begins with what this
-// one has learnt. Acceptance is drawn, another one for each text; or it is replayed from texts of a
-// real pair: sim/qsv-demo-positions.jsonl (docs/TRACES.md), where shared noise draws the tokens.
+// been fixed for each of them, in worlds whose passes have heavy tails, over many seeds. All
+// answers of a process, its first one, and the first one of the next process, which begins with
+// what this one has learnt. Acceptance is drawn, another one for each text; or it is replayed from
+// texts of a real pair: sim/qsv-demo-positions.jsonl (docs/TRACES.md), where shared noise draws the
+// tokens.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -26,7 +26,7 @@ static void children_of(uint64_t path, ft_draft_children *out)
     ft_rng rng;
     float left = 1;
     ft_rng_init(&rng, path);
-    out->n = 1 + ft_rng_below(&rng, FT_DRAFT_RANKED);
+    *out = (ft_draft_children){.n = 1 + ft_rng_below(&rng, FT_DRAFT_RANKED)};
     for (uint32_t i = 0; i < out->n; i++) {
         float p = left * (0.3f + 0.5f * (float)ft_rng_unit(&rng));
         out->at[i] = (ft_draft_child){.token = (int32_t)(i * 1000 + ft_rng_below(&rng, 1000)),

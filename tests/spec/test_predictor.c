@@ -38,7 +38,7 @@ static void children_of(uint64_t path, ft_draft_children *out)
     ft_rng rng;
     float left = 1;
     ft_rng_init(&rng, path);
-    out->n = 4;
+    *out = (ft_draft_children){.n = 4};
     for (uint32_t i = 0; i < out->n; i++) {
         const float p = left * (0.4f + 0.5f * (float)ft_rng_unit(&rng));
         out->at[i] =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is forced, as tokens: one token that is left, the tokenizer's way, what came before. Whatever
-// is said may follow; other tenants do not see it; chances are what was counted.
+// What is forced, as tokens: one token that is left, the tokenizer's way, what came before.
+// Whatever is said may follow; other tenants do not see it; chances are what was counted.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -13,8 +13,8 @@ extern "C" {
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The calling thread's n-th allocation from now on throws std::bad_alloc, and the ones after it do not; 0: none
- * does. */
+/* The calling thread's n-th allocation from now on throws std::bad_alloc, and the ones after it do
+ * not; 0: none does. */
 void failing_new_at(uint64_t nth);
 /* Whether it has thrown since. */
 bool failing_new_thrown(void);
