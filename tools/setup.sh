@@ -57,23 +57,51 @@ ft_pip() {
     "$1/bin/python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes "${@:2}"
 }
 
-# A grammar that a client sends can keep XGrammar's parser busy for minutes, and nothing stops it. This makes the parser call
-# CountWork (src/constrain/xgrammar.cpp) for each state that it looks at, and config.h says so.
+# ft_xgrammar_edit N FILE SCRIPT: sed; its difference must have N lines.
+ft_xgrammar_edit() {
+    cp "$2" "$2.before" && sed -i "$3" "$2" &&
+        [ "$(diff "$2.before" "$2" | grep -c '^[<>]')" = "$1" ] || { echo "not as expected: $2"; return 1; }
+}
+# A grammar that a client sends can keep XGrammar busy for minutes, and nothing stops it. This makes it call CountWork and
+# CountState (src/constrain/xgrammar.cpp) where it does work and makes states, and config.h says so.
 ft_xgrammar_count() {
     local cpp="$1/cpp"
-    sed -i 's/^  void Enqueue(const ParserState& state) {$/&\n    CountWork();/
-            s/^class EarleyParser {$/void CountWork();\n&/' "$cpp/earley_parser.h" &&
-        sed -i 's/^  for (const auto& \[ref_id, parent_state\] : parent_states_map) {$/&\n    CountWork();/
-                s/^    Scan(state, ch);$/    CountWork();\n&/' "$cpp/earley_parser.cc" &&
-        [ "$(cat "$cpp"/earley_parser.{h,cc} | grep -c 'CountWork();')" = 4 ] &&
-        printf '#define XGRAMMAR_COUNTS_WORK 1\n' >>"$1/include/xgrammar/config.h"
+    ft_xgrammar_edit 2 "$cpp/earley_parser.h" '
+            s/^  void Enqueue(const ParserState& state) {$/&\n    CountWork(1);/
+            s/^class EarleyParser {$/void CountWork(uint32_t n);\n&/' &&
+        ft_xgrammar_edit 3 "$cpp/earley_parser.cc" '
+            s/^        for (const auto& parent_state_iter : parent_states_map) {$/&\n          CountWork(1 + rule_id_to_completable_states_.Back().size() \/ 16);/
+            s/^  for (const auto& \[ref_id, parent_state\] : parent_states_map) {$/&\n    CountWork(1);/
+            s/^    Scan(state, ch);$/    CountWork(1);\n&/' &&
+        ft_xgrammar_edit 2 "$cpp/grammar_builder.cc" '
+            s/^int32_t GrammarBuilder::AddGrammarExpr(.*{$/void CountWork(uint32_t n);\n&\n  CountWork(20);/' &&
+        ft_xgrammar_edit 15 "$cpp/fsm.cc" '
+            s/^namespace xgrammar {$/&\nvoid CountWork(uint32_t n);\nvoid CountState();/
+            s/^  int AddState() {$/&\n    CountState();/
+            s/^    int current = queue.front();$/&\n    CountWork(1);/
+            s/^    for (int source = 0; source < n; ++source) {$/&\n      CountWork(1);/
+            s/^ *for (const auto& state : closures\[now_process\]) {$/&\n      CountWork(1);/
+            s/^ *for (const auto& precursor : precursor_map) {$/&\n      CountWork(1);/
+            s/^ *for (const auto& partition_state : partition) {$/&\n      CountWork(1);/' &&
+        printf '#define XGRAMMAR_COUNTS_STATES 1\n' >>"$1/include/xgrammar/config.h"
+}
+# What it writes wrongly: strings of a bounded length may hold control characters, a pattern that its automata do not take may
+# hold bare quotes, and a key that others must not have may be spelled by escapes. And it copies a schema for each of its levels.
+ft_xgrammar_mend() {
+    ft_xgrammar_edit 8 "$1/cpp/json_schema_converter.cc" "
+            s/AddCharacterClass({{'\"', '\"'}, {'\\\\\\\\', '\\\\\\\\'}, {'\\\\r', '\\\\r'}, {'\\\\n', '\\\\n'}}, true)/AddCharacterClass({{0, 0x1f}, {'\"', '\"'}, {'\\\\\\\\', '\\\\\\\\'}}, true)/
+            s/^  return AddSubGrammar(Grammar::FromEBNF(RegexToEBNF(regex)));\$/  if (json_string) XGRAMMAR_LOG(FATAL) << \"the pattern is not supported: \" << regex;\n&/
+            /^  choices.push_back(Sequence({ByteString(\"..\"), RuleRef(kBasicEscape), RuleRef(kBasicStringSub)}));\$/d
+            s/std::vector<std::pair<std::string, picojson::value>> sorted_kv;/std::vector<std::pair<std::string, std::reference_wrapper<const picojson::value>>> sorted_kv;/
+            s/^  if (schema.is<picojson::object>()) {\$/&\n    CountWork(20);/
+            s/^namespace xgrammar {\$/&\nvoid CountWork(uint32_t n);/"
 }
 # Builds XGrammar's static library from the source archive in `$1`/source into `$1`. Its own config.cmake wants
 # the Python bindings; one in the build folder comes first.
 ft_xgrammar_build() {
     local dir="$1"
     mkdir -p "$dir/build" && tar -xzf "$dir"/source/xgrammar-*.tar.gz -C "$dir/source" &&
-        ft_xgrammar_count "$dir"/source/xgrammar-*/ &&
+        ft_xgrammar_count "$dir"/source/xgrammar-*/ && ft_xgrammar_mend "$dir"/source/xgrammar-*/ &&
         printf 'set(XGRAMMAR_%s OFF)\n' BUILD_PYTHON_BINDINGS ENABLE_CPPTRACE >"$dir/build/config.cmake" &&
         cmake -S "$dir"/source/xgrammar-*/ -B "$dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
             -DCMAKE_CXX_FLAGS="-fno-lto -DXGRAMMAR_LOG_CUSTOMIZE=1" -DCMAKE_INSTALL_LIBDIR=lib \
@@ -87,7 +115,7 @@ ft_xgrammar() {
     FT_XGRAMMAR_PREFIX=""
     [ "${FT_XGRAMMAR:-1}" = 1 ] || return 0
     version=$(sed -n 's/^xgrammar==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-xgrammar.txt")
-    dir="$FT_CACHE/xgrammar-$version-counted"
+    dir="$FT_CACHE/xgrammar-$version-counted-2"
     if [ ! -e "$dir/.done" ]; then
         ft_say "building XGrammar once, about 2 minutes (log: $log)"
         rm -rf "$dir"

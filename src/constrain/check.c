@@ -4,12 +4,13 @@
 // text could break the schema that was asked for, so such a schema is refused here, and its
 // keywords are named. Pure functions; any thread.
 #include <jansson.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "constrain/calls.h"
 #include "constrain/constraint.h"
+#include "constrain/schema.h"
 
 typedef struct bracket_scan {
     const char *open, *close;
@@ -50,82 +51,6 @@ static uint32_t depth_of(const ft_constraint *c)
 }
 
 /* ---- schemas ---- */
-
-/* Where a keyword's subschemas are. */
-typedef enum holds { NO_SCHEMA, ONE, LIST, MAP } holds;
-
-/* What a keyword needs beside it, to take effect. */
-typedef enum scope {
-    NOTE,   /* it asserts nothing */
-    WHOLE,  /* it alone is taken: no other one may assert anything */
-    VALUES, /* the same, but a type may stand beside it if its values have that type */
-    TYPE,   /* `type` itself */
-    TYPED,  /* taken if there is a type */
-    SHAPE,  /* taken with a type, and means one without it */
-    NEVER   /* not supported */
-} scope;
-
-static const struct {
-    const char *name;
-    scope scope;
-    holds holds;
-} keywords[] = {
-    {"type", TYPE, NO_SCHEMA},
-    {"properties", SHAPE, MAP},
-    {"additionalProperties", SHAPE, ONE},
-    {"unevaluatedProperties", SHAPE, ONE},
-    {"items", SHAPE, ONE},
-    {"prefixItems", SHAPE, LIST},
-    {"unevaluatedItems", SHAPE, ONE},
-    {"required", TYPED, NO_SCHEMA},
-    {"patternProperties", TYPED, MAP},
-    {"propertyNames", TYPED, ONE},
-    {"minProperties", TYPED, NO_SCHEMA},
-    {"maxProperties", TYPED, NO_SCHEMA},
-    {"minItems", TYPED, NO_SCHEMA},
-    {"maxItems", TYPED, NO_SCHEMA},
-    {"minLength", TYPED, NO_SCHEMA},
-    {"maxLength", TYPED, NO_SCHEMA},
-    {"pattern", TYPED, NO_SCHEMA},
-    {"minimum", TYPED, NO_SCHEMA},
-    {"maximum", TYPED, NO_SCHEMA},
-    {"exclusiveMinimum", TYPED, NO_SCHEMA},
-    {"exclusiveMaximum", TYPED, NO_SCHEMA},
-    {"multipleOf", TYPED, NO_SCHEMA},
-    {"format", NOTE, NO_SCHEMA},
-    {"anyOf", WHOLE, LIST},
-    {"oneOf", WHOLE, LIST},
-    {"allOf", WHOLE, LIST},
-    {"$ref", WHOLE, NO_SCHEMA},
-    {"const", VALUES, NO_SCHEMA},
-    {"enum", VALUES, NO_SCHEMA},
-    {"$defs", NOTE, MAP},
-    {"definitions", NOTE, MAP},
-    {"not", NEVER, NO_SCHEMA},
-    {"if", NEVER, NO_SCHEMA},
-    {"then", NEVER, NO_SCHEMA},
-    {"else", NEVER, NO_SCHEMA},
-    {"dependentRequired", NEVER, NO_SCHEMA},
-    {"dependentSchemas", NEVER, NO_SCHEMA},
-    {"dependencies", NEVER, NO_SCHEMA},
-    {"uniqueItems", NEVER, NO_SCHEMA},
-    {"contains", NEVER, NO_SCHEMA},
-    {"minContains", NEVER, NO_SCHEMA},
-    {"maxContains", NEVER, NO_SCHEMA},
-    {"additionalItems", NEVER, NO_SCHEMA},
-    {"$dynamicRef", NEVER, NO_SCHEMA},
-    {"$recursiveRef", NEVER, NO_SCHEMA},
-};
-#define N_KEYWORDS (sizeof keywords / sizeof *keywords)
-
-/* The keyword's number; N_KEYWORDS: unknown, which asserts nothing in JSON Schema either. */
-static size_t keyword_of(const char *name)
-{
-    size_t i = 0;
-    while (i < N_KEYWORDS && strcmp(keywords[i].name, name) != 0)
-        i++;
-    return i;
-}
 
 static bool has_type(const json_t *v, const char *type)
 {
@@ -171,83 +96,61 @@ static bool values_fit(const json_t *schema)
     return true;
 }
 
-/* The names of what is refused, each once. */
-static void name(ft_buf *names, const char *keyword)
-{
-    char quoted[40];
-    snprintf(quoted, sizeof quoted, "'%s'", keyword);
-    if (names->len < 250 && !strstr(ft_buf_str(names), quoted))
-        ft_buf_printf(names, "%s%s", names->len ? ", " : "", quoted);
-}
-
 static bool is_off(const char *keyword, const json_t *v)
 {
     return strcmp(keyword, "uniqueItems") == 0 && json_is_false(v);
 }
 
-/* One object, without its subschemas. */
-static void check_object(const json_t *schema, ft_buf *names)
+/* What may be said of a part by keywords, each of which XGrammar takes where it stands. */
+static void check_keyword(const json_t *part, const char *key, const char *whole, bool values,
+                          bool typed, ft_buf *names)
 {
+    const ft_schema_scope s = ft_schema_scope_of(key);
+    const bool beside = values && !whole && values_fit(part);
+    const bool alone = (!whole || strcmp(key, whole) == 0) &&
+                       (!values || s == FT_SCHEMA_VALUES || (s == FT_SCHEMA_TYPE && beside));
+    if (s != FT_SCHEMA_NOTE && !is_off(key, json_object_get(part, key)) &&
+        (s == FT_SCHEMA_NEVER || !alone || (s == FT_SCHEMA_TYPED && !typed)))
+        ft_schema_name(names, key);
+}
+
+/* Pointers that mean another place than XGrammar looks at. */
+static void check_reference(const json_t *part, bool is_root, ft_buf *names)
+{
+    const char *ref = json_string_value(json_object_get(part, "$ref"));
+    if (ref && strpbrk(ref, "~%"))
+        ft_schema_name(names, "$ref");
+    if (!is_root && json_is_string(json_object_get(part, "$id")))
+        ft_schema_name(names, "$id");
+}
+
+/* One part, without the parts in it. */
+static ft_status check_part(void *ctx, json_t *part, json_t *root)
+{
+    ft_buf *names = ctx;
     const char *key;
     json_t *v;
     const char *whole = NULL;
     bool values = false, typed = false;
-    json_object_foreach((json_t *)schema, key, v)
+    json_object_foreach(part, key, v)
     {
-        const size_t k = keyword_of(key);
-        const scope s = k < N_KEYWORDS ? keywords[k].scope : NOTE;
-        typed = typed || s == TYPE || s == SHAPE;
-        whole = s == WHOLE && !whole ? keywords[k].name : whole;
-        values = values || s == VALUES;
+        const ft_schema_scope s = ft_schema_scope_of(key);
+        typed = typed || s == FT_SCHEMA_TYPE || s == FT_SCHEMA_SHAPE;
+        whole = s == FT_SCHEMA_WHOLE && !whole ? key : whole;
+        values = values || s == FT_SCHEMA_VALUES;
     }
-    const bool beside = values && !whole && values_fit(schema);
-    json_object_foreach((json_t *)schema, key, v)
-    {
-        const size_t k = keyword_of(key);
-        const scope s = k < N_KEYWORDS ? keywords[k].scope : NOTE;
-        const bool alone = (!whole || strcmp(key, whole) == 0) &&
-                           (!values || s == VALUES || (s == TYPE && beside));
-        if (s != NOTE && !is_off(key, v) && (s == NEVER || !alone || (s == TYPED && !typed)))
-            name(names, key);
-    }
-    if (json_object_get(schema, "const") && json_object_get(schema, "enum"))
-        name(names, "enum");
-}
-
-/* The subschemas that are still to be looked at: a stack, so that nothing recurses. */
-static ft_status check_schema(json_t *root, ft_buf *names)
-{
-    json_t *left = json_array(), *schema;
-    bool failed = !left || json_array_append(left, root) != 0;
-    while (!failed && json_array_size(left) > 0) {
-        const size_t last = json_array_size(left) - 1;
-        schema = json_incref(json_array_get(left, last));
-        failed = json_array_remove(left, last) != 0;
-        const char *key, *inner;
-        json_t *v, *one;
-        size_t i;
-        check_object(schema, names);
-        json_object_foreach(schema, key, v)
-        {
-            const size_t k = keyword_of(key);
-            const holds h = k < N_KEYWORDS ? keywords[k].holds : NO_SCHEMA;
-            if (h == ONE)
-                failed |= json_array_append(left, v) != 0;
-            json_array_foreach(h == LIST ? v : NULL, i, one) failed |=
-                json_array_append(left, one) != 0;
-            json_object_foreach(h == MAP ? v : NULL, inner, one) failed |=
-                json_array_append(left, one) != 0;
-        }
-        json_decref(schema);
-    }
-    json_decref(left);
-    return failed || names->failed ? FT_NOMEM : FT_OK;
+    json_object_foreach(part, key, v) check_keyword(part, key, whole, values, typed, names);
+    if (json_object_get(part, "const") && json_object_get(part, "enum"))
+        ft_schema_name(names, "enum");
+    check_reference(part, part == root, names);
+    ft_schema_check_pairs(part, names);
+    return names->failed ? FT_NOMEM : FT_OK;
 }
 
 static ft_status check_keywords(json_t *schema, ft_error *err)
 {
     ft_buf names = {0};
-    ft_status status = check_schema(schema, &names);
+    ft_status status = ft_schema_walk(schema, check_part, &names);
     if (status != FT_OK)
         ft_error_set(err, status, "constraint: out of memory");
     else if (names.len)

@@ -61,10 +61,17 @@ FT_WARN_UNUSED ft_status ft_constraint_check(const ft_constraint *c, ft_error *e
  * another form; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_constraint_loosen(const ft_constraint *c, ft_buf *out);
 
-/* Checks and compiles. May take seconds, and needs a deep stack (FT_COMPILE_STACK_BYTES). Errors as
- * ft_constraint_check. */
+/* Whether a compilation is to stop now; asked each millisecond, on its thread. */
+typedef struct ft_compile_stop {
+    bool (*now)(void *ctx);
+    void *ctx;
+} ft_compile_stop;
+
+/* Checks and compiles. May take seconds, and needs a deep stack (FT_COMPILE_STACK_BYTES). stop:
+ * NULL: it goes on to its end. Errors as ft_constraint_check; FT_ABORTED: it was stopped. */
 FT_WARN_UNUSED ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
-                                            ft_error *err, ft_grammar **out);
+                                            const ft_compile_stop *stop, ft_error *err,
+                                            ft_grammar **out);
 #define FT_COMPILE_STACK_BYTES ((size_t)64 << 20)
 /* One more reference. */
 ft_grammar *ft_grammar_ref(ft_grammar *grammar);
@@ -85,8 +92,9 @@ FT_WARN_UNUSED ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, f
 /* NULL is legal. */
 void ft_matcher_destroy(ft_matcher *matcher);
 
-/* Moves behind the tokens a [n_a], b [n_b], from wherever it stands. False: the grammar does not
- * allow one of them, and the matcher stands before that one. */
+/* Moves behind the tokens a [n_a], b [n_b], from wherever it stands. What one token may take does
+ * not depend on how many come at once. False: the grammar does not allow one of them, and the
+ * matcher stands before that one. */
 bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, const int32_t *b,
                        uint32_t n_b);
 /* Whether the token may follow. */
@@ -99,6 +107,8 @@ int32_t ft_matcher_only(ft_matcher *matcher);
 /* Appends the bytes with which every text goes on that fits; nothing: there are several ways, or
  * the text may end here. Tokens may spell them in several ways, and go beyond them. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out);
+/* What it is made of; borrowed. */
+ft_grammar *ft_matcher_grammar(const ft_matcher *matcher);
 /* A token that ends a text: what is left to draw where no token may follow. */
 int32_t ft_matcher_end(const ft_matcher *matcher);
 /* Not FT_OK: a call failed, and what it and later ones said is not to be used. FT_NOMEM;

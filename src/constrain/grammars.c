@@ -5,14 +5,16 @@
 //
 // Invariants: a RUNNING place is its worker's alone, but for its state, which `lock` guards as all
 // else. At most one place of a tenant is RUNNING, and at most TENANT_WAITS are QUEUED. Tenants have
-// turns: the second place that one queues stands behind the first one of each other tenant. What a
-// grammar may take bounds the time of its compilation (constraint.h). A grammar that something
-// still uses keeps its place, so what the places take is all there is.
+// turns: the second place that one queues stands behind the first one of each other tenant. A
+// compilation counts its work, and stops when that is too much (constraint.h). A grammar that
+// something still uses keeps its place, so what the places take is all there is.
 #include "constrain/grammars.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cond.h"
 
@@ -24,6 +26,9 @@
 #define TENANT_PLACES (FT_GRAMMARS_MAX / 4)
 /* An application asks for a few at once. With twice as many, the last one waits twice as long. */
 #define TENANT_WAITS 16
+/* Of a processor, after which a compilation is given up whatever it has counted: what may be
+ * counted takes 2 s on a usual one. With half, a slow machine has no large constraints. */
+#define COMPILE_MAX_S 10
 
 typedef enum place_state { FREE, QUEUED, RUNNING, READY, FAILED } place_state;
 
@@ -46,9 +51,9 @@ struct ft_grammars {
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is something to compile */
     pthread_cond_t ended; /* a compilation has ended */
-    bool stop;
-    uint64_t turns; /* of what was asked for */
-    uint64_t began; /* the turn of the last place that began to run */
+    atomic_bool stop;     /* set under the lock */
+    uint64_t turns;       /* of what was asked for */
+    uint64_t began;       /* the turn of the last place that began to run */
     place places[FT_GRAMMARS_MAX];
 };
 
@@ -136,12 +141,33 @@ static void make_room(ft_grammars *g, place *p)
                  "constraint: the texts of others use all memory for constraints: try again later");
 }
 
+/* What a worker's compilation is to look at. */
+typedef struct watch {
+    ft_grammars *grammars;
+    time_t until_s; /* of the thread's own clock */
+} watch;
+
+static time_t spent_s(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec;
+}
+
+static bool is_over(void *ctx)
+{
+    const watch *w = ctx;
+    return atomic_load(&w->grammars->stop) || spent_s() >= w->until_s;
+}
+
 static void run(ft_grammars *g, place *p)
 {
+    watch w = {g, spent_s() + COMPILE_MAX_S};
+    const ft_compile_stop stop = {is_over, &w};
     p->state = RUNNING;
     g->began = p->turn > g->began ? p->turn : g->began;
     pthread_mutex_unlock(&g->lock);
-    ft_status status = ft_grammar_compile(g->vocab, &p->constraint, &p->error, &p->grammar);
+    ft_status status = ft_grammar_compile(g->vocab, &p->constraint, &stop, &p->error, &p->grammar);
     pthread_mutex_lock(&g->lock);
     p->state = status == FT_OK ? READY : FAILED;
     p->turn = ++g->turns;
@@ -214,7 +240,7 @@ void ft_grammars_destroy(ft_grammars *grammars)
     if (!g)
         return;
     pthread_mutex_lock(&g->lock);
-    g->stop = true;
+    atomic_store(&g->stop, true);
     pthread_cond_broadcast(&g->work);
     pthread_mutex_unlock(&g->lock);
     for (int i = 0; i < g->n_workers; i++)

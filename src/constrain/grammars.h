@@ -30,7 +30,7 @@ typedef struct ft_grammars_opts {
 /* Errors as ft_constrain_vocab_create. */
 FT_WARN_UNUSED ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_error *err,
                                             ft_grammars **out);
-/* Waits for the compilations that run. NULL is legal. */
+/* Stops the compilations that run. NULL is legal. */
 void ft_grammars_destroy(ft_grammars *grammars);
 
 /* *out: a reference; or NULL with FT_OK: it is being compiled, ask again after `done`. tenant:

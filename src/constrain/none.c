@@ -19,8 +19,8 @@ ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error 
 
 void ft_constrain_vocab_destroy(ft_constrain_vocab *vocab) {}
 
-ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c, ft_error *err,
-                             ft_grammar **out)
+ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
+                             const ft_compile_stop *stop, ft_error *err, ft_grammar **out)
 {
     *out = NULL;
     return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
@@ -75,6 +75,11 @@ int32_t ft_matcher_only(ft_matcher *matcher)
 ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
 {
     return FT_OK;
+}
+
+ft_grammar *ft_matcher_grammar(const ft_matcher *matcher)
+{
+    return NULL;
 }
 
 int32_t ft_matcher_end(const ft_matcher *matcher)

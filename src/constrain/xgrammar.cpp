@@ -4,12 +4,13 @@
 // bare message, and a warning while it reads a constraint means that it ignores a part of it. That
 // is an error here. Nothing here knows texts, sessions or caches.
 //
-// XGrammar's parser counts the states that it looks at (tools/setup.sh), so that no grammar keeps a
-// thread: the same count on every machine, so a text does not depend on how fast one is.
+// XGrammar counts the work that it does and the states that it makes (tools/setup.sh), so that no
+// grammar keeps a thread: the same count on every machine, so a text does not depend on how fast
+// one is.
 #ifdef FT_HAVE_XGRAMMAR
 #include <xgrammar/xgrammar.h>
 
-#ifndef XGRAMMAR_COUNTS_WORK
+#ifndef XGRAMMAR_COUNTS_STATES
 #error "this XGrammar does not count its work: build it by tools/setup.sh, and configure anew"
 #endif
 
@@ -28,33 +29,68 @@
 extern "C" {
 #include "constrain/calls.h"
 #include "constrain/constraint.h"
+#include "constrain/schema.h"
 }
 
-/* States that one call may look at, for each token that it accepts. A tool's schema takes 150. A
+/* States that may be looked at for one token. A tool's schema takes 150. A
  * state takes 30 bytes in a matcher: with twice as much, long texts could take 500 MB. */
 #define CALL_WORK 1000
-/* What one call may take beyond it, 5 to 80 ms in which no other text goes on, and all calls of a
+/* What one token may take beyond it, 5 to 80 ms in which no other text goes on, and all of a
  * matcher. With twice as much, a hostile grammar delays others for twice as long. */
 #define CALL_EXCESS_WORK 200000
 #define EXCESS_WORK      4000000
 /* What a compilation may take: 2 s. A tool's schema takes up to a fifth. */
 #define COMPILE_WORK 100000000
+/* States of automata that a compilation makes, and what one costs as work. */
+#define COMPILE_STATES 100000
+#define STATE_WORK     50
+/* How much work is done between two looks at whether a compilation is to stop: 1 ms. */
+#define STOP_WORK 50000
 
-#define TOO_MUCH_WORK "it takes too much work: make it smaller, or less ambiguous"
+#define TOO_MUCH_WORK   "it takes too much work: make it smaller, or less ambiguous"
+#define TOO_MANY_STATES "it has more than 100,000 states: make it smaller"
 
 /* What is left to the call that runs on this thread. */
 static thread_local uint64_t work_left;
 
-/* The first warning of the compilation that runs on this thread; NULL: none runs. */
-static thread_local std::string *warned;
+/* The compilation that runs on this thread. */
+struct compilation {
+    const ft_compile_stop *stop;    /* NULL: it cannot be stopped */
+    uint64_t states_left, looks_at; /* looks: of work_left, when it is asked next */
+    std::string warning;            /* the first one */
+};
+static thread_local compilation *compiling; /* NULL: none */
+
+struct stopped : std::exception {
+};
+
+static void look_whether_to_stop()
+{
+    if (!compiling || work_left > compiling->looks_at)
+        return;
+    compiling->looks_at = work_left - std::min<uint64_t>(work_left, STOP_WORK);
+    if (compiling->stop && compiling->stop->now(compiling->stop->ctx))
+        throw stopped();
+}
 
 namespace xgrammar
 {
-void CountWork()
+void CountWork(uint32_t n)
 {
-    if (work_left == 0)
+    if (work_left < n)
         throw std::length_error(TOO_MUCH_WORK);
-    work_left--;
+    work_left -= n;
+    look_whether_to_stop();
+}
+
+void CountState()
+{
+    if (!compiling)
+        return;
+    if (compiling->states_left == 0)
+        throw std::length_error(TOO_MANY_STATES);
+    compiling->states_left--;
+    CountWork(STATE_WORK);
 }
 
 [[noreturn]] void LogFatalImpl(const std::string &, int, const std::string &message)
@@ -64,8 +100,8 @@ void CountWork()
 
 void LogMessageImpl(const std::string &, int, int, const std::string &message)
 {
-    if (warned && warned->empty())
-        *warned = message;
+    if (compiling && compiling->warning.empty())
+        compiling->warning = message;
 }
 } // namespace xgrammar
 
@@ -99,14 +135,14 @@ struct ft_matcher {
     ft_status status;     /* not FT_OK: it is not used any more */
 };
 
-/* One call of a matcher, which accepts so many tokens, may work. */
+/* A matcher may work for one token. */
 class working
 {
   public:
-    working(ft_matcher *matcher, size_t n_tokens)
+    explicit working(ft_matcher *matcher)
         : m(matcher), excess(std::min<uint64_t>(m->excess_left, CALL_EXCESS_WORK))
     {
-        work_left = CALL_WORK * std::max<size_t>(n_tokens, 1) + excess;
+        work_left = CALL_WORK + excess;
     }
     ~working()
     {
@@ -257,6 +293,20 @@ struct call_forms : ft_call_forms {
     ~call_forms() { ft_call_forms_deinit(this); }
 };
 
+/* text: the schema's, if it stays as it is; empty: it is written. */
+static xgrammar::Grammar of_schema(json_t *schema, const std::string &text)
+{
+    bool changed = false;
+    if (!schema || ft_schema_rewrite(schema, &changed) != FT_OK)
+        throw std::bad_alloc();
+    if (!changed && !text.empty())
+        return xgrammar::Grammar::FromJSONSchema(text, false);
+    const std::unique_ptr<char, decltype(&free)> own(json_dumps(schema, JSON_ENCODE_ANY), free);
+    if (!own)
+        throw std::bad_alloc();
+    return xgrammar::Grammar::FromJSONSchema(own.get(), false);
+}
+
 static xgrammar::Grammar read_calls(const ft_constrain_vocab *vocab, const ft_constraint *c)
 {
     call_forms forms;
@@ -265,14 +315,10 @@ static xgrammar::Grammar read_calls(const ft_constrain_vocab *vocab, const ft_co
         throw std::bad_alloc(); /* it has been checked */
     for (size_t i = 0; i < forms.n; i++) {
         const ft_call_form &form = forms.form[i];
-        const std::unique_ptr<char, decltype(&free)> schema(
-            json_dumps(form.schema, JSON_ENCODE_ANY), free);
-        if (!schema)
-            throw std::bad_alloc();
         std::vector<xgrammar::Grammar> parts;
         if (*form.begin)
             parts.push_back(literal(vocab, form.begin));
-        parts.push_back(xgrammar::Grammar::FromJSONSchema(schema.get(), false));
+        parts.push_back(of_schema(form.schema, {}));
         if (*form.end)
             parts.push_back(literal(vocab, form.end));
         calls.push_back(xgrammar::Grammar::Concat(parts));
@@ -288,8 +334,11 @@ static xgrammar::Grammar read(const ft_constrain_vocab *vocab, const ft_constrai
     case FT_CONSTRAINT_JSON_OBJECT: /* not strict: any keys */
         return xgrammar::Grammar::FromJSONSchema("{\"type\":\"object\"}", false, std::nullopt,
                                                  std::nullopt, false);
-    case FT_CONSTRAINT_JSON_SCHEMA:
-        return xgrammar::Grammar::FromJSONSchema(text, false);
+    case FT_CONSTRAINT_JSON_SCHEMA: {
+        const std::unique_ptr<json_t, decltype(&json_decref)> schema(
+            json_loadb(c->data, c->n, JSON_DECODE_ANY, nullptr), json_decref);
+        return of_schema(schema.get(), text);
+    }
     case FT_CONSTRAINT_REGEX:
         return xgrammar::Grammar::FromRegex(text);
     case FT_CONSTRAINT_CALL:
@@ -308,12 +357,12 @@ static ft_status refuse(ft_error *err, std::string why)
 
 /* The states are counted before the expensive part: for each of them that part looks at every
  * token. */
-static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
-                         const std::string &warning, ft_error *err, ft_grammar **out)
+static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c, ft_error *err,
+                         ft_grammar **out)
 {
     const xgrammar::Grammar grammar = read(vocab, c);
-    if (!warning.empty())
-        return refuse(err, warning);
+    if (!compiling->warning.empty())
+        return refuse(err, compiling->warning);
     xgrammar::GrammarCompiler shape(vocab->none, 1, false);
     const size_t bytes = shape.CompileGrammar(grammar).MemorySizeBytes();
     if (bytes > FT_CONSTRAINT_MAX_GRAMMAR_BYTES)
@@ -325,18 +374,21 @@ static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c
     return FT_OK;
 }
 
-ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c, ft_error *err,
-                             ft_grammar **out)
+ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
+                             const ft_compile_stop *stop, ft_error *err, ft_grammar **out)
 {
     *out = nullptr;
     ft_status status = ft_constraint_check(c, err);
     if (status != FT_OK)
         return status;
-    std::string warning;
-    warned = &warning;
+    compilation running = {stop, COMPILE_STATES, COMPILE_WORK, {}};
+    compiling = &running;
     work_left = COMPILE_WORK;
     try {
-        status = compile(vocab, c, warning, err, out);
+        status = compile(vocab, c, err, out);
+    } catch (const stopped &) {
+        status = ft_error_set(err, FT_ABORTED,
+                              "constraint: it takes too long to compile: make it smaller");
     } catch (const std::bad_alloc &) {
         status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
     } catch (const std::exception &e) {
@@ -348,7 +400,8 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
     } catch (...) {
         status = ft_error_set(err, FT_INTERNAL, "constraint: it cannot be compiled");
     }
-    warned = nullptr;
+    compiling = nullptr;
+    work_left = 0;
     return status;
 }
 
@@ -418,6 +471,7 @@ static bool accept(ft_matcher *m, const int32_t *tokens, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         m->followed.push_back(tokens[i]); /* first: it may throw */
+        working w(m);
         if (m->at.IsTerminated() || !m->at.AcceptToken(tokens[i])) {
             m->followed.pop_back();
             return false;
@@ -434,7 +488,6 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
     if (m->status != FT_OK)
         return false;
     try {
-        working w(m, n_a - in_a + n_b - in_b);
         m->at.Rollback((int)(m->followed.size() - in_a - in_b));
         m->followed.resize(in_a + in_b);
         if (m->followed.size() < m->forced_at)
@@ -449,7 +502,7 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
 bool ft_matcher_allows(ft_matcher *matcher, int32_t token)
 {
     try {
-        working w(matcher, 1);
+        working w(matcher);
         if (matcher->status != FT_OK || matcher->at.IsTerminated() ||
             !matcher->at.AcceptToken(token))
             return false;
@@ -472,7 +525,7 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     tensor.dtype = {kDLInt, 32, 1};
     tensor.shape = &shape;
     try {
-        working w(m, 1);
+        working w(m);
         if (m->status != FT_OK || m->at.IsTerminated())
             return nullptr;
         m->at.FillNextTokenBitmask(&tensor);
@@ -513,7 +566,7 @@ ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
 {
     ft_matcher *m = matcher;
     try {
-        working w(m, 1);
+        working w(m);
         if (m->status != FT_OK || m->at.IsTerminated())
             return FT_OK;
         size_t gone = m->forced.empty() ? 0 : forced_gone(m);
@@ -527,6 +580,11 @@ ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
         m->status = thrown();
         return FT_OK;
     }
+}
+
+ft_grammar *ft_matcher_grammar(const ft_matcher *matcher)
+{
+    return matcher->grammar;
 }
 
 int32_t ft_matcher_end(const ft_matcher *matcher)

@@ -65,7 +65,7 @@ static ft_matcher *matcher_of(ft_constraint_kind kind, const char *text)
     ft_error err = {0};
     ft_grammar *grammar;
     ft_matcher *m = NULL;
-    if (ft_grammar_compile(vocab, &c, &err, &grammar) != FT_OK)
+    if (ft_grammar_compile(vocab, &c, NULL, &err, &grammar) != FT_OK)
         fail_msg("%s: %s", text, err.message);
     assert_int_equal(ft_matcher_create(grammar, &err, &m), FT_OK);
     ft_grammar_unref(grammar); /* the matcher has its own */
@@ -159,6 +159,44 @@ static void test_forced(void **state)
     assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
     ft_buf_deinit(&bytes);
     ft_matcher_destroy(m);
+}
+
+/* What XGrammar alone would read wrongly. */
+static void test_schemas(void **state)
+{
+    static const char *const cases[][3] = {
+        {"{\"type\":\"object\",\"required\":[\"b\"]}", "{\"b\": [1]}", "{}"},
+        {"{\"type\":\"object\",\"required\":[\"b\"],\"additionalProperties\":{\"type\":\"intege"
+         "r\"}}",
+         "{\"b\": 1, \"c\": 2}", "{\"b\": \"x\"}"},
+        {"{\"type\":\"object\",\"required\":[\"b\",\"a\"],\"properties\":{\"a\":{\"type\":\"nul"
+         "l\"}},\"unevaluatedProperties\":{\"type\":\"integer\"}}",
+         "{\"a\": null, \"b\": 1}", "{\"a\": null}"},
+        {"{\"type\":[\"object\",\"null\"],\"additionalProperties\":{\"$ref\":\"#\"},\"required"
+         "\":[\"a\"]}",
+         "{\"a\": {\"a\": null, \"b\": null}}", "{\"a\": {}}"},
+        {"{\"type\":\"string\",\"minLength\":1}", "\"a\"", "\"\011\""},
+        {"{\"type\":\"string\",\"maxLength\":2}", "\"ab\"", "\"\001\""},
+        {"{\"type\":\"string\",\"pattern\":\"^(\303\251|.)$\"}", "\"\303\251\"", "\"\"\""},
+        {"{\"type\":\"string\",\"pattern\":\"^[\\\\\303\251]+$\"}", "\"\303\251\303\251\"",
+         "\"e\""},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"additionalProper"
+         "ties\":{\"type\":\"string\"}}",
+         "{\"a\": 1, \"b\": \"x\"}", "{\"a\": 1, \"\\u0061\": \"x\"}"},
+        {"{\"type\":\"string\",\"format\":\"email\"}", "\"a.b@c-d.org\"", "\"\\\"\\q\\\"@a.de\""},
+        {"{\"type\":\"string\",\"format\":\"json-pointer\"}", "\"/a~1b/0\"", "\"/\"a\""},
+        {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\",\"pattern\":\"^[a-c]$\"}}",
+         "{\"a\": 1, \"c\": 2}", "{\"d\": 1}"},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^a\":{\"type\":\"null\"},\"^b\":{\"type"
+         "\":\"null\"}},\"additionalProperties\":{\"type\":\"integer\"}}",
+         "{\"a\": null, \"b\": null}", "{\"a\": 1}"},
+        {"{\"type\":\"object\",\"minProperties\":2,\"required\":[\"a\"],\"additionalProperties"
+         "\":true}",
+         "{\"a\": 1, \"b\": 1}", "{\"a\": 1}"},
+    };
+    needs_xgrammar();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(FT_CONSTRAINT_JSON_SCHEMA, cases[i][0], cases[i][1], cases[i][2]);
 }
 
 /* A call may spell tokens that have no bytes: then they stand there, and their letters do not. */
@@ -301,7 +339,8 @@ static void refused(ft_constraint_kind kind, const char *text, size_t n, const c
     const ft_constraint c = {.kind = kind, .data = text, .n = n};
     ft_error err = {0};
     ft_grammar *grammar;
-    if (ft_grammar_compile(vocab, &c, &err, &grammar) != FT_INVALID || !strstr(err.message, words))
+    if (ft_grammar_compile(vocab, &c, NULL, &err, &grammar) != FT_INVALID ||
+        !strstr(err.message, words))
         fail_msg("%.60s: '%s' instead of '%s'", text, err.message, words);
     assert_null(grammar);
 }
@@ -344,6 +383,52 @@ static void test_refused(void **state)
         refused(bad[i].kind, bad[i].text, strlen(bad[i].text), bad[i].words);
 }
 
+/* Keywords that XGrammar does not hold beside each other. */
+static void test_pairs(void **state)
+{
+    static const char *const bad[][2] = {
+        {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^a$\"}", "'pattern'"},
+        {"{\"type\":\"string\",\"pattern\":\"^a$\",\"minLength\":2}", "'minLength'"},
+        {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":2}", "'maxLength'"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\",\"pattern\":\"^a\"},\"add"
+         "itionalProperties\":false}",
+         "'propertyNames'"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"properties\":{\"a\":tr"
+         "ue}}",
+         "'propertyNames'"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"patternProperties\":{"
+         "\"a\":true}}",
+         "'propertyNames'"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",1]}}", "'propertyNames'"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"type\":\"string\"}]}}",
+         "'propertyNames'"},
+        {"{\"type\":\"object\",\"patternProperties\":{\"a\":{\"type\":\"null\"}},\"properties\""
+         ":{\"a\":true}}",
+         "'patternProperties'"},
+        {"{\"type\":\"object\",\"patternProperties\":{\"a\":{\"type\":\"null\"},\"b\":{}}}",
+         "'patternProperties'"},
+        {"{\"type\":\"object\",\"required\":[\"b\"],\"additionalProperties\":false}", "'required'"},
+        {"{\"type\":\"object\",\"required\":[\"b\"],\"patternProperties\":{\"b\":true}}",
+         "'required'"},
+        {"{\"type\":\"object\",\"minProperties\":2,\"additionalProperties\":true}",
+         "'minProperties'"},
+        {"{\"type\":\"object\",\"minProperties\":4294967296,\"properties\":{\"a\":true}}",
+         "'minProperties'"},
+        {"{\"type\":\"object\",\"properties\":{\"\\u00e9\":true},\"additionalProperties\":true}",
+         "'additionalProperties'"},
+        {"{\"$ref\":\"#/components/a\",\"components\":{\"a\":{\"type\":\"array\",\"uniqueItems"
+         "\":true}}}",
+         "'uniqueItems'"},
+        {"{\"type\":\"array\",\"items\":{\"$ref\":\"#/x/a~1b\"},\"x\":{\"a~1b\":{},\"a/b\":{}}}",
+         "'$ref'"},
+        {"{\"type\":\"array\",\"items\":{\"$id\":\"http://a/\",\"type\":\"null\"}}", "'$id'"},
+        {"{\"type\":\"string\",\"pattern\":\"^\\\"$\"}", "the pattern"},
+    };
+    needs_xgrammar();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(FT_CONSTRAINT_JSON_SCHEMA, bad[i][0], strlen(bad[i][0]), bad[i][1]);
+}
+
 static void test_limits(void **state)
 {
     static char text[FT_CONSTRAINT_MAX_BYTES + 2];
@@ -369,6 +454,39 @@ static void test_limits(void **state)
     refused(FT_CONSTRAINT_REGEX, text, n, "states");
 }
 
+/* Small texts that take XGrammar minutes are refused after 2 s of work. */
+static void test_hostile(void **state)
+{
+    static char text[FT_CONSTRAINT_MAX_BYTES];
+    ft_buf many = {0};
+    needs_xgrammar();
+    ft_buf_puts(&many, "{\"type\":\"object\",\"properties\":{\"x\":{}");
+    for (int i = 0; i < 1000; i++)
+        ft_buf_printf(&many, ",\"%d\":{}", i);
+    const size_t n = many.len;
+    ft_buf_puts(&many, "},\"minProperties\":500,\"maxProperties\":501}");
+    refused(FT_CONSTRAINT_JSON_SCHEMA, many.data, many.len, "'maxProperties'");
+    many.len = n;
+    ft_buf_puts(&many, "},\"minProperties\":1}");
+    refused(FT_CONSTRAINT_JSON_SCHEMA, many.data, many.len, "'minProperties'");
+    ft_buf_deinit(&many);
+    ft_matcher_destroy(matcher_of(FT_CONSTRAINT_REGEX, "(a|b)*a(a|b){40}c"));
+    size_t at = 0; /* a list of schemas 60 deep, with a long one in the innermost */
+    for (int i = 0; i < 20; i++)
+        at += (size_t)sprintf(text + at, "{\"type\":\"array\",\"items\":{\"anyOf\":[");
+    while (at < sizeof text - 1000)
+        at += (size_t)sprintf(text + at, "{\"enum\":[%zu]},", at);
+    at += (size_t)sprintf(text + at, "{\"type\":\"null\"}");
+    for (int i = 0; i < 20; i++)
+        at += (size_t)sprintf(text + at, "]}}");
+    const ft_constraint c = {FT_CONSTRAINT_JSON_SCHEMA, text, at};
+    ft_grammar *g; /* whether it is refused does not matter, but that it ends */
+    ft_error err = {0};
+    const ft_status status = ft_grammar_compile(vocab, &c, NULL, &err, &g);
+    assert_true(status == FT_OK || status == FT_INVALID);
+    ft_grammar_unref(g);
+}
+
 /* A parser that follows all ways to read a text gives up. */
 static void test_work(void **state)
 {
@@ -385,6 +503,30 @@ static void test_work(void **state)
     assert_false(ft_matcher_allows(m, 'a'));
     assert_null(ft_matcher_mask(m));
     assert_false(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    ft_matcher_destroy(m);
+}
+
+/* Many tokens at once have the same limit as one after the other. */
+static void test_work_at_once(void **state)
+{
+    static const char grammar[] = "root ::= a\na ::= \"a\" | \"b\" a | a a | a a a | a \"c\" a";
+    int32_t text[1024];
+    uint32_t n = 0;
+    needs_xgrammar();
+    for (uint32_t i = 0; i < 1024; i++)
+        text[i] = 'a';
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_GRAMMAR, grammar);
+    while (ft_matcher_follow(m, text, n, text, 1))
+        n++;
+    assert_int_equal(ft_matcher_status(m, NULL), FT_INVALID);
+    ft_matcher_destroy(m);
+    assert_in_range(n, 2, 1023);
+    m = matcher_of(FT_CONSTRAINT_GRAMMAR, grammar);
+    assert_true(ft_matcher_follow(m, text, n, NULL, 0));
+    ft_matcher_destroy(m);
+    m = matcher_of(FT_CONSTRAINT_GRAMMAR, grammar);
+    assert_false(ft_matcher_follow(m, text, n + 1, NULL, 0));
+    assert_int_equal(ft_matcher_status(m, NULL), FT_INVALID);
     ft_matcher_destroy(m);
 }
 
@@ -408,12 +550,14 @@ static void test_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_schemas),
         cmocka_unit_test(test_marks),   cmocka_unit_test(test_behind_marks),
         cmocka_unit_test(test_loosen),  cmocka_unit_test(test_follow),
         cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
-        cmocka_unit_test(test_work),    cmocka_unit_test(test_long),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_work),    cmocka_unit_test(test_work_at_once),
+        cmocka_unit_test(test_long),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_hostile), cmocka_unit_test(test_forced),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -6,7 +6,7 @@
 
 #include "constrain/constraint.h"
 
-enum { END = 256, VOCAB, STEPS = 24 };
+enum { END = 256, MARK, VOCAB, STEPS = 24 };
 
 static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
 {
@@ -17,6 +17,13 @@ static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
 static bool ends(const void *ctx, int32_t token)
 {
     return token == END;
+}
+
+/* A token without bytes, which calls may spell. */
+static const char *mark(const void *ctx, size_t i, int32_t *token)
+{
+    *token = MARK;
+    return "<|m|>";
 }
 
 static void require(int condition)
@@ -66,7 +73,8 @@ static void walk(ft_matcher *m, const uint8_t *data, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static ft_constrain_vocab *vocab;
-    const ft_constrain_tokens tokens = {.n = VOCAB, .piece = piece, .ends = ends};
+    const ft_constrain_tokens tokens = {
+        .n = VOCAB, .piece = piece, .ends = ends, .mark = mark, .n_marks = 1};
     if (n == 0 || n > 4096 || !ft_constrain_available())
         return 0;
     if (!vocab)
@@ -77,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ft_grammar *grammar;
     ft_matcher *matcher;
     ft_error err = {0};
-    const ft_status status = ft_grammar_compile(vocab, &c, &err, &grammar);
+    const ft_status status = ft_grammar_compile(vocab, &c, NULL, &err, &grammar);
     require(status == FT_OK || (status == FT_INVALID && err.message[0] && !grammar));
     if (status != FT_OK)
         return 0;

@@ -39,7 +39,7 @@ static ft_matcher *matcher_of(const char *regex)
     if (!ft_constrain_available())
         skip();
     assert_int_equal(ft_constrain_vocab_create(&tokens, &err, &vocab), FT_OK);
-    assert_int_equal(ft_grammar_compile(vocab, &c, &err, &grammar), FT_OK);
+    assert_int_equal(ft_grammar_compile(vocab, &c, NULL, &err, &grammar), FT_OK);
     assert_int_equal(ft_matcher_create(grammar, &err, &matcher), FT_OK);
     ft_grammar_unref(grammar);
     ft_constrain_vocab_destroy(vocab);
