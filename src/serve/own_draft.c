@@ -18,11 +18,10 @@
 //     nodes are the nodes of `tree`. number[] maps them to the nodes of the drafter's tree.
 //
 // When the pool has too little room, drafters of sessions without work are evicted. The least
-// recently used one is evicted first. A session that still gets no room is decoded without trees.
+// recently used one is evicted first. A session that still gets no room has no trees.
 //
-// A drafter is made when its session's first run begins. In the steady state rounds allocate no
-// memory. sched/own_draft.c decides whether to draft, how much to draft, and which nodes are worth
-// their rows.
+// A drafter is made when its session's first run begins. Rounds allocate no memory then.
+// sched/own_draft.c decides whether to draft, how much, and which nodes are worth their rows.
 #include "serve/own_draft.h"
 
 #include <math.h>
@@ -31,6 +30,7 @@
 
 #include "base/log.h"
 #include "base/sort.h"
+#include "constrain/constraint.h"
 #include "sched/own_draft.h"
 #include "sched/prompt_share.h"
 #include "spec/draft_engine.h"
@@ -44,9 +44,10 @@
 /* A session's drafter and tree. */
 struct ft_own_sess {
     ft_drafter *drafter;
-    uint32_t n_text;   /* tokens of the session's text that the drafter knows */
-    uint32_t n_unread; /* how many of these tokens the draft model must still read */
-    uint32_t blocks;   /* reserved */
+    ft_matcher *matcher; /* so that drafts take no work of the text's; NULL: they are not bound */
+    uint32_t n_text;     /* tokens of the session's text that the drafter knows */
+    uint32_t n_unread;   /* how many of these tokens the draft model must still read */
+    uint32_t blocks;     /* reserved */
     ft_tree tree;
     uint16_t number[FT_TREE_MAX]; /* [i]: the drafter's number of node i of `tree` */
 };
@@ -165,6 +166,7 @@ void ft_own_drop(ft_sess *s)
     if (s->own->drafter)
         s->verifier->own->calibration = ft_drafter_calibration(s->own->drafter);
     ft_drafter_destroy(s->own->drafter);
+    ft_matcher_destroy(s->own->matcher);
     free(s->own);
     s->own = NULL;
     if (ft_round_is_run(&s->round))
@@ -231,11 +233,14 @@ static ft_status start(ft_sess *s, ft_error *err)
 {
     ft_own *own = s->verifier->own;
     ft_draft_source *source = NULL;
-    s->own = calloc(1, sizeof *s->own);
-    if (!s->own)
+    ft_sampling sampling = s->asked.sampling;
+    if (!(s->own = calloc(1, sizeof *s->own)))
         return ft_error_set(err, FT_NOMEM, "serve: out of memory for a drafter");
-    ft_status status = ft_draft_engine_source(own->engine, s->asked.rule.rule, own->work,
-                                              &s->asked.sampling, err, &source);
+    if (s->asked.matcher)
+        (void)!ft_matcher_create(ft_matcher_grammar(s->asked.matcher), err, &s->own->matcher);
+    sampling.matcher = s->own->matcher;
+    ft_status status =
+        ft_draft_engine_source(own->engine, s->asked.rule.rule, own->work, &sampling, err, &source);
     if (status == FT_OK)
         status = ft_drafter_create(source, err, &s->own->drafter);
     if (status == FT_OK)
