@@ -56,7 +56,7 @@ static void init(fixture *f, const char *regex, uint32_t kv_tok)
     test_draft_prompt(f->prompt, PROMPT, 0);
     const ft_constrain_tokens of = ft_constrained_tokens(f->vocab);
     must(ft_constrain_vocab_create(&of, &err, &tokens));
-    must(ft_grammar_compile(tokens, &c, &err, &f->grammar));
+    must(ft_grammar_compile(tokens, &c, NULL, &err, &f->grammar));
     ft_constrain_vocab_destroy(tokens);
     f->sampling = f->plain = (ft_sampling){.top_p = 1, .answer_at = PROMPT};
     must(ft_matcher_create(f->grammar, &err, &f->sampling.matcher));

@@ -350,7 +350,7 @@ static void test_finds_what_may_follow(void **state)
     if (!ft_constrain_available())
         skip();
     must(ft_constrain_vocab_create(&tokens, &err, &vocab));
-    must(ft_grammar_compile(vocab, &c, &err, &grammar));
+    must(ft_grammar_compile(vocab, &c, NULL, &err, &grammar));
     must(ft_matcher_create(grammar, &err, &s.matcher));
     const ft_lookup_opts opts = {
         .n_ctx = 200, .n_vocab = LETTERS, .n_prompt = sizeof prompt - 1, .sampling = &s};

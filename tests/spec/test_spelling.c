@@ -41,7 +41,7 @@ static void init(fixture *f, const char *regex, ft_spellings *seen)
     *f = (fixture){.vocab = tiny_vocab(), .sampling = ft_sampling_default()};
     const ft_constrain_tokens of = ft_constrained_tokens(f->vocab);
     must(ft_constrain_vocab_create(&of, &err, &tokens));
-    must(ft_grammar_compile(tokens, &c, &err, &grammar));
+    must(ft_grammar_compile(tokens, &c, NULL, &err, &grammar));
     must(ft_matcher_create(grammar, &err, &f->sampling.matcher));
     ft_grammar_unref(grammar);
     ft_constrain_vocab_destroy(tokens);
