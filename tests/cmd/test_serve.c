@@ -285,13 +285,15 @@ static void test_drain(void **state)
     assert_int_equal(program_wait_end(&server), 0);
 }
 
-/* After --drain-s a text is cut, and its client is told. */
+/* After --drain-s a text is cut, and its client is told. Many layers make the text last. */
 static void test_drain_is_over(void **state)
 {
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .n_layer = 200, .seed = 3};
+    char *slow = tiny_gguf_temp(&opts);
     http_client c;
     http_response r;
     program server =
-        program_start((const char *[]){"serve", "-m", model, "-t", "1", "-c", "2048", "--port", "0",
+        program_start((const char *[]){"serve", "-m", slow, "-t", "1", "-c", "2048", "--port", "0",
                                        "--http-port", "0", "--drain-s", "0", NULL});
     const int port = program_wait_port(&server, "api url=");
     assert_true(port > 0 && http_client_open(&c, port));
@@ -306,6 +308,8 @@ static void test_drain_is_over(void **state)
     http_response_deinit(&r);
     http_client_close(&c);
     assert_int_equal(program_wait_end(&server), 0);
+    unlink(slow);
+    free(slow);
 }
 
 /* Health says no at once; a text that is asked for after the signal is told nevertheless. */
