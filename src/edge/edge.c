@@ -236,7 +236,8 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
                                      .depth_rule = opts->depth_rule};
     for (uint32_t i = 0; i < FT_RULE_KINDS * FT_WARMTHS * FT_PLACES; i++) {
         const ft_place place = i % FT_PLACES;
-        ft_steer_learnt *learnt = &edge->learnt[0][i / FT_PLACES].at[place];
+        const uint32_t at = i / FT_PLACES;
+        ft_steer_learnt *learnt = &edge->learnt[at / FT_WARMTHS][at % FT_WARMTHS].at[place];
         ft_control_init(&learnt->control, &control);
         learnt->fallback = ft_fallback_begin(opts->alpha);
         ft_control_expect_draft(&learnt->control, forward_us);
