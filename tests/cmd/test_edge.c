@@ -297,7 +297,8 @@ static void test_fallback_does_not_fit(void **state)
 }
 
 /* What usage.foretoken says of a text that such an edge gets of a server with these rules. The text
- * follows `ratio` only if the server offers it; then points have the l of --lattice. */
+ * follows `ratio` only if the server offers it; then points have the l of --lattice. A draft that was
+ * made ahead takes no time, so none is. */
 static void expect_rule(const char *offered, const char *wanted, const char *rule, bool same_tokens)
 {
     const bool ratio = strcmp(wanted, "ratio") == 0, points = strcmp(rule, "ratio") == 0;
@@ -308,9 +309,9 @@ static void expect_rule(const char *offered, const char *wanted, const char *rul
                                                     "--port", "0", "--rules", offered, NULL});
     server_port = program_wait_port(&server, "listening");
     snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
-    program edge = program_start((const char *[]){"edge", "--server", address, "-md", model, "-t",
-                                                  "1", "--draft", "4", "--port", "0", "--rule",
-                                                  wanted, ratio ? "--lattice" : NULL, "100", NULL});
+    program edge = program_start((const char *[]){
+        "edge", "--server", address, "-md", model, "-t", "1", "--draft", "4", "--no-proactive",
+        "--port", "0", "--rule", wanted, ratio ? "--lattice" : NULL, "100", NULL});
     port = program_wait_port(&edge, "foretoken edge");
     assert_int_equal(http_ask(port, "POST", TEXT, "",
                               "{\"prompt\":\"abc\",\"max_tokens\":24,\"temperature\":1,\"seed\":7}",
