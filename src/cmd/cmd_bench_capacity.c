@@ -3,6 +3,7 @@
 #include "bench/capacity.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/bench_main.h"
 #include "cmd/gen_flags.h"
@@ -25,6 +26,10 @@ static ft_status check(options *x, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "--plot draws devices over speed: not with --mixed-only, unless with "
                             "--sweep");
+    if (strcmp(x->how.predictor, "auto") == 0)
+        return ft_error_set(err, FT_INVALID,
+                            "--predictor auto: a bench compares what is fixed: name a file, or "
+                            "pass none");
     ft_status status = ft_sampling_check(&f->sampling, err);
     if (status == FT_OK)
         status = ft_edge_flags_check(&x->how, err);
@@ -107,7 +112,7 @@ static const options defaults = {
           .search = {.epsilon = 0.05, .precision = 0.1, .probe_s = 8, .most = 128},
           .stop = ft_cmd_stopped},
     .policies = "wisp,edf,fcfs,sled,static,centralized",
-    .how = {FT_EDGE_FLAGS_INIT(false)}};
+    .how = {FT_EDGE_FLAGS_INIT(false, "none")}};
 
 static int run(void *selected, int n_words, char **words)
 {

@@ -125,6 +125,8 @@ static ft_status load(edge_app *app, ft_error *err)
     }
     if (status == FT_OK)
         status = load_draft(app, err);
+    if (status == FT_OK)
+        status = ft_edge_flags_find(&f->edge, f->draft, app->draft, err);
     edge->vocab = app->vocab;
     edge->draft_model = app->draft;
     return status == FT_OK ? ft_cmd_fallback_start(&app->fallback, edge, err) : status;
@@ -335,13 +337,14 @@ static const ft_flag rows[] = {
      "allow other machines to use the API without a key"},
 };
 
-static const edge_flags defaults = {
-    .rule = "exact",
-    .fetch = true,
-    .fetch_max_mb = 1000,
-    .api.http = {.host = "127.0.0.1", .port = 8411},
-    .edge = {FT_EDGE_FLAGS_INIT(true), .opts.max_generations = 64, .opts.reconnect_ms = 120000},
-    .device = FT_DEVICE_OPTS_INIT};
+static const edge_flags defaults = {.rule = "exact",
+                                    .fetch = true,
+                                    .fetch_max_mb = 1000,
+                                    .api.http = {.host = "127.0.0.1", .port = 8411},
+                                    .edge = {FT_EDGE_FLAGS_INIT(true, "auto"),
+                                             .opts.max_generations = 64,
+                                             .opts.reconnect_ms = 120000},
+                                    .device = FT_DEVICE_OPTS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {

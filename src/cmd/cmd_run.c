@@ -143,7 +143,7 @@ static ft_status load(run_app *app, ft_error *err)
         status = ft_template_create(app->vocab, NULL, err, &app->template);
     if (status == FT_OK && f->draft)
         status = load_draft(app, err);
-    return status;
+    return status == FT_OK ? ft_edge_flags_find(&f->edge, f->draft, app->draft, err) : status;
 }
 
 static void keep_what_is_learnt(run_app *app)
@@ -494,7 +494,7 @@ static const run_flags defaults = {
     .n = -1,
     .verifier = {.max_context = DEFAULT_CTX, .max_tree = FT_TREE_MAX, .max_sessions = 4},
     .sampling = FT_SAMPLING_FLAGS_INIT,
-    .edge = {FT_EDGE_FLAGS_INIT(false), .opts.max_generations = 1},
+    .edge = {FT_EDGE_FLAGS_INIT(false, "auto"), .opts.max_generations = 1},
     .device = FT_DEVICE_OPTS_INIT,
     .device_draft = FT_DEVICE_OPTS_INIT};
 

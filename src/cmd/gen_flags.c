@@ -86,7 +86,8 @@ static const ft_flag edge_rows[] = {
      FT_FLAG_ENUM(ft_edge_flags, proactive_from, ft_proactive_from_choices), "WHERE",
      "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
     {"--predictor", NULL, FT_FLAG(ft_edge_flags, predictor), "FILE",
-     "end a draft where this predictor (train predictor) expects a rejection; none: do not"},
+     "end a draft where this predictor (train predictor) expects a rejection; none: do not; auto: "
+     "with --draft auto, one of this draft model beside its file, where that is measured to pay"},
     {"--proactive", NULL, FT_FLAG_ON_OFF(ft_edge_flags, proactive), NULL,
      "go on drafting while the target checks; by default edge does so, and run with --memory if "
      "drafts take a good part of a round"},
@@ -292,7 +293,9 @@ ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, const char *com
             "%s: --draft-source %s needs a draft model: pass -md, or --draft-source "
             "lookup",
             command, name);
-    if (lookups && (flags->trace_path || strcmp(flags->predictor, "none") != 0))
+    const bool named =
+        strcmp(flags->predictor, "none") != 0 && strcmp(flags->predictor, "auto") != 0;
+    if (lookups && (flags->trace_path || named))
         return ft_error_set(err, FT_INVALID,
                             "%s: %s is about the draft model's own drafts: it goes with "
                             "--draft-source model or auto",
@@ -345,11 +348,31 @@ ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
 ft_status ft_edge_flags_open(ft_edge_flags *f, ft_error *err)
 {
     const ft_trace_opts trace = {.path = f->trace_path, .max_bytes = (uint64_t)f->trace_mb << 20};
-    ft_status status = ft_cmd_predictor(f->predictor, err, &f->store, &f->opts.draft.predictor);
+    f->opts.predictor_if_pays = strcmp(f->predictor, "auto") == 0;
+    ft_status status = FT_OK;
+    if (!f->opts.predictor_if_pays)
+        status = ft_cmd_predictor(f->predictor, err, &f->store, &f->opts.draft.predictor);
     if (status == FT_OK && trace.path)
         status = ft_trace_open(&trace, err, &f->opts.trace);
     if (status == FT_OK)
         status = ft_timeline_flags_open(&f->timeline, "edge", err, &f->opts.timeline);
+    return status;
+}
+
+ft_status ft_edge_flags_find(ft_edge_flags *f, const char *file, const ft_model *model,
+                             ft_error *err)
+{
+    const ft_draft_by by = f->opts.draft_by;
+    char *path = NULL;
+    if (!f->opts.predictor_if_pays || !f->opts.automatic || !model || f->trace_path ||
+        by == FT_DRAFT_BY_LOOKUP || by == FT_DRAFT_BY_BOTH)
+        return FT_OK;
+    ft_status status = ft_predictor_find(file, ft_model_fingerprint(model), err, &f->store, &path);
+    if (path) {
+        f->opts.draft.predictor = &f->store;
+        FT_LOGI("edge", "predictor=measured file=%s", path);
+    }
+    free(path);
     return status;
 }
 

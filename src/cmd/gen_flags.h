@@ -63,10 +63,10 @@ typedef struct ft_edge_flags {
     uint32_t auto_budget; /* nodes of a tree at most where the controller decides; 0: 32 */
 } ft_edge_flags;
 
-/* on: the default of --proactive. */
+/* on: the default of --proactive. predicts: of --predictor. */
 /* clang-format off */
-#define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .grow = "best", \
-    .predictor = "none", .n_max = -1, .width = 8, \
+#define FT_EDGE_FLAGS_INIT(on, predicts) .draft = "auto", .depth = "auto", .grow = "best", \
+    .predictor = (predicts), .n_max = -1, .width = 8, \
     .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .proactive_else = (on), \
     .timeline.mb = FT_TIMELINE_DEFAULT_BYTES >> 20
 /* clang-format on */
@@ -82,9 +82,15 @@ FT_WARN_UNUSED ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err
 FT_WARN_UNUSED ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, const char *command,
                                                     const char *model, ft_error *err);
 
-/* After the check: loads the predictor and opens the trace, if there are any. Owes a close, also if
- * it fails. Errors as ft_predictor_load and ft_trace_open. */
+/* After the check: loads the predictor that is named, and opens the trace, if there are any. Owes a
+ * close, also if it fails. Errors as ft_predictor_load and ft_trace_open. */
 FT_WARN_UNUSED ft_status ft_edge_flags_open(ft_edge_flags *flags, ft_error *err);
+/* After the opening, when the draft model is loaded: with --predictor auto, its predictor that lies
+ * beside its file (ft_predictor_find), for the controller to measure. None if the draft is fixed,
+ * if lookups draft, or if a trace is recorded, as traces are of drafts without one. model: NULL:
+ * there is none. */
+FT_WARN_UNUSED ft_status ft_edge_flags_find(ft_edge_flags *flags, const char *file,
+                                            const ft_model *model, ft_error *err);
 /* Unless --no-memory was given: what is learnt outlasts the process. of: ft_edge_opts.kept.of,
  * copied; the processor is added to it. Without a folder for it that is left out, with a line in
  * the log. */

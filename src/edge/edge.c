@@ -149,11 +149,12 @@ static ft_status check_vocab(void *ctx, const ft_msg_info *info, ft_error *err)
 
 /* Texts never depend on a predictor. But a predictor of another draft model makes drafts worse, and
  * the cause would be hard to find. Another target is worth a warning. Files of one target may be
- * quantized differently; that hardly matters. */
+ * quantized differently; that hardly matters. What is measured needs no warning. */
 static ft_status check_predictor(const ft_edge *edge, ft_error *err)
 {
     const ft_predictor *p = edge->how.draft.predictor;
-    if (p && p->target && p->target != ft_record_target(edge->info.model))
+    if (p && p->target && p->target != ft_record_target(edge->info.model) &&
+        !edge->how.predictor_if_pays)
         FT_LOGW("edge", "the predictor was trained for another target than \"%s\"",
                 edge->info.model);
     return p ? ft_predictor_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
@@ -259,6 +260,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     ft_servers_init(&edge->servers, &opts->source, opts->more, opts->n_more, opts->fallback);
     edge->how = *opts;
     edge->how.early = opts->proactive && opts->early;
+    edge->how.predictor_if_pays = opts->automatic && opts->predictor_if_pays;
     if (opts->max_generations == 0)
         edge->how.max_generations = DEFAULT_MAX_AT_ONCE;
     if (opts->reconnect_ms == 0)

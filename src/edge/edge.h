@@ -82,6 +82,9 @@ typedef struct ft_edge_opts {
      * of `draft`, while the uplink's rate is known; before that `draft` says both. NULL: it always
      * does. */
     const ft_policy *policy;
+    /* With `automatic`: draft.predictor ends drafts only where it was measured that rounds with it
+     * bring more tokens a second than rounds without it (spec/measured.h). */
+    bool predictor_if_pays;
     /* The controller decides from measured times whether to draft, how many nodes and how deep
      * (spec/control.h). Budget and depth of `draft` are upper limits then. */
     bool automatic;

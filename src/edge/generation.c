@@ -116,6 +116,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     const ft_drafting_opts *drafting = &gen->drafting.how;
     ft_steer_opts steer = {.draft = edge->how.draft,
                            .automatic = edge->how.automatic,
+                           .predictor_if_pays = edge->how.predictor_if_pays,
                            .policy = edge->how.policy,
                            .drafts = ft_drafting_can(drafting),
                            .at_once = ft_drafting_at_once(drafting)};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// {"version": 2, "of": "HASH", "exact-0": [...], "ratio-1": [...]}: the numbers of a kind of rule
-// and of temperatures up to so much are those of the controller, of the depth and of the
-// calibration (base/kept_file.h). Called by the thread that makes or destroys the edge; no other
-// one has it then.
+// {"version": 3, "of": "HASH", "exact-0": [...], "ratio-1": [...]}: the numbers of a kind of rule
+// and of temperatures up to so much are those of the controller, of the depth, of the calibration
+// and of the predictor's comparison (base/kept_file.h). Called by the thread that makes or destroys
+// the edge; no other one has it then.
 #include "edge/kept.h"
 
 #include <math.h>
@@ -17,11 +17,15 @@
 #include "base/secret.h"
 #include "spec/control_kept.h"
 
-#define VERSION 2
+#define VERSION 3
 #define KIND    "pair"
 #define DIGITS  9 /* of a number */
 
-enum { CALIBRATION = FT_CONTROL_KEPT + FT_DEPTH_KEPT, NUMBERS = CALIBRATION + 4 };
+enum {
+    CALIBRATION = FT_CONTROL_KEPT + FT_DEPTH_KEPT,
+    MEASURED = CALIBRATION + 4,
+    NUMBERS = MEASURED + FT_MEASURED_KEPT
+};
 
 static const char *const list_name[FT_RULE_KINDS][FT_WARMTHS] = {
     [FT_RULE_KIND_EXACT] = {"exact-0", "exact-0.5", "exact-1", "exact-more"},
@@ -45,6 +49,7 @@ static bool numbers_of(const ft_edge_learnt *learnt, double out[NUMBERS])
     out[CALIBRATION + 1] = (double)c->rest;
     out[CALIBRATION + 2] = (double)c->weight;
     out[CALIBRATION + 3] = (double)c->rest_weight;
+    ft_measured_keep(&at->predictor, out + MEASURED);
     return true;
 }
 
@@ -61,7 +66,8 @@ static bool take_up(ft_edge_learnt *learnt, const double in[NUMBERS])
     const double *c = in + CALIBRATION;
     next.calibration = (ft_calibration){(float)c[0], (float)c[1], (float)c[2], (float)c[3]};
     if (!is_legal(&next.calibration) || !ft_control_take_up(&at->control, in) ||
-        !ft_depth_take_up(&at->depth, in + FT_CONTROL_KEPT))
+        !ft_depth_take_up(&at->depth, in + FT_CONTROL_KEPT) ||
+        !ft_measured_take_up(&at->predictor, in + MEASURED))
         return false;
     *learnt = next;
     return true;
@@ -155,6 +161,11 @@ static uint64_t subject(const ft_edge *edge)
     const uint64_t models[] = {edge->drafts.fingerprint, edge->info.target,
                                (uint64_t)edge->how.draft_by};
     uint64_t hash = ft_fnv64(FT_FNV64_INIT, models, sizeof models);
+    const ft_predictor *p = edge->how.draft.predictor;
+    if (p) { /* another one of the same draft brings something else */
+        hash = ft_fnv64(hash, p->mean, sizeof p->mean);
+        hash = ft_fnv64(hash, p->scale, sizeof p->scale);
+    }
     hash = ft_fnv64(hash, edge->info.kernels, strlen(edge->info.kernels));
     return ft_fnv64(hash, edge->how.kept.of, strlen(edge->how.kept.of));
 }

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/num.h"
 #include "edge/exchange.h"
 #include "learn/waste.h"
@@ -245,6 +246,7 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
     s->useful_draft_us += waste.useful_us;
     s->wasted_draft_us += waste.wasted_us;
     s->policy_rounds += gen->steer.by_policy;
+    s->predictor_rounds += gen->steer.by_predictor;
     if (draft->n_evidence > 0)
         s->l_sum += (uint64_t)gen->drafting.params.resolution * draft->n;
     s->point_bytes += draft->n_evidence;
@@ -288,6 +290,18 @@ static void measure_draft(ft_gen *gen)
                            gen->steer.tree.expected - 1);
 }
 
+/* The controller learns from the verdict on a tree. */
+static void measure_verdict(ft_gen *gen, const ft_msg_verdict *v, const ft_steer_times *times)
+{
+    const ft_measured *predictor = &gen->steer.predictor;
+    const bool paid = ft_measured_pays(predictor);
+    ft_steer_saw_tree(&gen->steer, v, gen->out.msg.draft.n, times);
+    if (ft_measured_pays(predictor) != paid)
+        FT_LOGI("edge", "predictor=%s tokens_per_s_with=%.1f tokens_per_s_without=%.1f",
+                paid ? "off" : "on", ft_measured_tokens_per_s(predictor, true),
+                ft_measured_tokens_per_s(predictor, false));
+}
+
 /* The controller learns from the verdict. */
 static void measure(ft_gen *gen, const ft_msg_verdict *v)
 {
@@ -295,7 +309,7 @@ static void measure(ft_gen *gen, const ft_msg_verdict *v)
     ft_shadow shadow;
     ft_steer_heard(&gen->steer, &v->hints);
     if (ft_gen_in_tree(gen)) {
-        ft_steer_saw_tree(&gen->steer, v, gen->out.msg.draft.n, &times);
+        measure_verdict(gen, v, &times);
         return;
     }
     for (uint32_t i = 0; i < v->n_next; i++)

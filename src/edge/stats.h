@@ -40,6 +40,8 @@ extern const char *const ft_why_name[FT_WHY_N];
       "Sum of the l of the lattice points of these tokens, with rule ratio.")               \
     F(COUNTER, policy_rounds, "edge_policy_rounds_total",                                   \
       "Drafts whose length and l a draft policy chose.")                                    \
+    F(COUNTER, predictor_rounds, "edge_predictor_rounds_total",                             \
+      "Drafts that a predictor of rejections could end.")                                   \
     F(COUNTER, runs, "edge_runs_total", "Runs, in which the server decodes by itself.")     \
     F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                \
     F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \

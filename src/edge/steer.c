@@ -11,7 +11,7 @@
 
 static ft_steer_learnt here(const ft_steer *s)
 {
-    return (ft_steer_learnt){s->control, s->depth, s->fallback};
+    return (ft_steer_learnt){s->control, s->depth, s->fallback, s->predictor};
 }
 
 static void set_here(ft_steer *s, const ft_steer_learnt *learnt)
@@ -19,6 +19,7 @@ static void set_here(ft_steer *s, const ft_steer_learnt *learnt)
     s->control = learnt->control;
     s->depth = learnt->depth;
     s->fallback = learnt->fallback;
+    s->predictor = learnt->predictor;
 }
 
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_steer_learnt learnt[FT_PLACES])
@@ -43,7 +44,7 @@ void ft_steer_go(ft_steer *s, ft_place place)
     set_here(s, &s->other);
     s->other = left;
     s->place = place;
-    s->chosen = s->may_fall_back = false;
+    s->chosen = s->may_fall_back = s->compares = false;
     s->run.tokens = 0;
     s->run.us = 0;
 }
@@ -93,6 +94,15 @@ static void size_by_worth(const ft_steer *s, const ft_control_room *room, ft_dra
     params->weigh_rows = true;
 }
 
+/* Whether the predictor may end this draft. */
+static void choose_predictor(ft_steer *s, ft_draft_params *params)
+{
+    s->compares = s->how.predictor_if_pays && params->predictor;
+    if (s->compares && !ft_measured_with(&s->predictor))
+        params->predictor = NULL;
+    s->by_predictor = params->predictor != NULL;
+}
+
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
 {
     const ft_control_room now = room(s, ask);
@@ -129,6 +139,7 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
             &s->depth, ft_control_row_us(&s->control), s->control.price));
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
+    choose_predictor(s, params);
     s->may_fall_back = params->fallback != NULL;
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
     return choice;
@@ -139,7 +150,7 @@ void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draf
     ft_control_room now = room(s, ask);
     if (now.nodes > 0)
         now.depth = ft_min_u32(s->how.draft.depth, ask->most - 1 + ahead);
-    s->chosen = s->by_policy = s->may_fall_back = false;
+    s->chosen = s->by_policy = s->may_fall_back = s->compares = false;
     *params = s->how.draft;
     params->budget = now.nodes;
     params->depth = now.depth;
@@ -147,6 +158,7 @@ void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draf
     params->min_logp = logf((float)ft_control_least_chance(&s->control));
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
+    s->by_predictor = params->predictor != NULL;
     s->depth.free_us = 0;
 }
 
@@ -212,6 +224,8 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                                                     .draft_us = s->tree.drafted_us,
                                                     .wait_us = times->round.us,
                                                     .tokens = v->n_path + v->n_next});
+    if (s->compares)
+        ft_measured_saw(&s->predictor, v->n_path + v->n_next, s->tree.drafted_us + times->round.us);
 }
 
 void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v)

@@ -17,11 +17,13 @@
 #include "learn/policy.h"
 #include "spec/control.h"
 #include "spec/growth.h"
+#include "spec/measured.h"
 #include "wire/messages.h"
 
 typedef struct ft_steer_opts {
     ft_draft_params draft; /* limits of a tree; with a fixed draft the tree itself */
     bool automatic;
+    bool predictor_if_pays;  /* draft.predictor ends drafts where that was measured to pay */
     const ft_policy *policy; /* as in ft_edge_opts */
     bool drafts;  /* of this text there are some; else the controller chooses runs alone */
     bool at_once; /* they cost no time: with `automatic` the caller asks by offers */
@@ -37,6 +39,7 @@ typedef struct ft_steer_learnt {
     /* When a draft is deep enough, if its depth rule asks that. */
     ft_depth depth;
     ft_fallback fallback;
+    ft_measured predictor; /* with predictor_if_pays */
 } ft_steer_learnt;
 
 typedef struct ft_steer {
@@ -46,13 +49,16 @@ typedef struct ft_steer {
     ft_control control;    /* what was learnt of this one */
     ft_depth depth;
     ft_fallback fallback;
+    ft_measured predictor;
     bool may_fall_back; /* `fallback` may end the last draft that was chosen */
     bool hint_no_trees; /* the server's last message asked for runs */
     /* The choice of the next round, kept while `chosen`. In a run it is made when half of the run
      * has come. */
     bool chosen;
     ft_control_choice choice;
-    bool by_policy; /* the last answer's length and l are a policy's */
+    bool by_policy;    /* the last answer's length and l are a policy's */
+    bool by_predictor; /* a predictor may end the last draft that was chosen */
+    bool compares;     /* that is being measured */
     struct {
         uint32_t levels;
         int64_t drafted_us; /* time to draft it */

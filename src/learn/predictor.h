@@ -53,4 +53,11 @@ FT_WARN_UNUSED ft_status ft_predictor_parse(const json_t *root, ft_error *err, f
 /* FT_IO, FT_TOO_LARGE, or as parse; messages name the path. */
 FT_WARN_UNUSED ft_status ft_predictor_load(const char *path, ft_error *err, ft_predictor *out);
 
+/* Finds the predictor of a draft model: of the files in the draft file's own folder whose names end
+ * in "predictor.json", the first by name that was trained on this draft model. Files that cannot be
+ * read, and others' predictors, are passed over. *path: its path, which the caller frees; NULL:
+ * there is none, and *out is all-zero. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_predictor_find(const char *draft_file, uint64_t draft, ft_error *err,
+                                           ft_predictor *out, char **path);
+
 #endif

@@ -183,6 +183,54 @@ static void test_run_drafts_with_it(void **state)
     free(draft);
 }
 
+/* Runs with a draft model whose predictor lies beside its file. Whether it is measured is in the
+ * log; which rounds have it, time decides. flags: two words, or none. */
+static void runs_with_it(const char *target, const char *draft, const char *const flags[2],
+                         bool expected)
+{
+    char line[1024];
+    bool seen = false;
+    program run = program_start((const char *[]){"run", "-m", target, "-md", draft, "-p", "hello",
+                                                 "--raw", "-n", "20", "-t", "1", "--no-memory",
+                                                 flags[0], flags[1], NULL});
+    while (fgets(line, sizeof line, run.out))
+        seen = seen || strstr(line, "predictor=measured");
+    assert_int_equal(program_wait_end(&run), 0);
+    if (seen != expected)
+        fail_msg("%s %s", flags[0], seen ? "has a predictor" : "has none");
+}
+
+/* It is left out where it is not wanted, where the draft is fixed, and from traces. */
+static void test_it_is_found_beside_the_draft(void **state)
+{
+    char folder[] = "/tmp/ft-beside-XXXXXX", moved[64], trace_file[64], command[256];
+    const char *const without[][2] = {
+        {"--predictor", "none"}, {"--draft", "4"}, {"--trace", trace_file}};
+    char *target = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    char *draft =
+        tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1, .n_layer = 1});
+    int status = -1;
+    assert_non_null(mkdtemp(folder));
+    snprintf(moved, sizeof moved, "%s/draft.gguf", folder);
+    snprintf(trace_file, sizeof trace_file, "%s/trace.db", folder);
+    assert_int_equal(rename(draft, moved), 0);
+    json_t *info = program_json(&status, "info '%s' --json", moved);
+    runs_with_it(target, moved, (const char *[]){NULL, NULL}, false);
+    change_file(json_string_value(json_object_get(info, "fingerprint")), 0);
+    snprintf(command, sizeof command, "cp '%s' '%s/my-predictor.json'", out, folder);
+    assert_int_equal(system(command), 0);
+    runs_with_it(target, moved, (const char *[]){NULL, NULL}, true);
+    runs_with_it(target, moved, (const char *[]){"--predictor", "auto"}, true);
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        runs_with_it(target, moved, without[i], false);
+    json_decref(info);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+    unlink(target);
+    free(target);
+    free(draft);
+}
+
 static void test_what_is_refused(void **state)
 {
     char *empty = tiny_temp_path();
@@ -226,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trains),
         cmocka_unit_test(test_run_drafts_with_it),
+        cmocka_unit_test(test_it_is_found_beside_the_draft),
         cmocka_unit_test(test_shipped_pair),
         cmocka_unit_test(test_what_is_refused),
     };

@@ -172,7 +172,7 @@ static void test_next_process(void **state)
     only_file(folder, path);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("{\"version\": 2, \"of\": ", file);
+    fputs("{\"version\": 3, \"of\": ", file);
     fclose(file);
     assert_false(live(folder, "here", 3, &broken));
     assert_memory_equal(&first, &broken, sizeof first);
@@ -252,6 +252,10 @@ static ft_edge_learnt learnt(void)
                                              .wait_us = round.wait_us,
                                              .tokens = 1 + round.n_path});
     }
+    for (uint32_t i = 0; i < 100 * FT_MEASURED_INTERVAL; i++) {
+        ft_measured *m = &l.at[FT_PLACE_SERVER].predictor;
+        ft_measured_saw(m, ft_measured_with(m) ? 3 : 2, 12000);
+    }
     return l;
 }
 
@@ -304,6 +308,8 @@ static void test_text(void **state)
     near(ft_control_answer_us(&b->control, 5), ft_control_answer_us(&a->control, 5));
     near(ft_depth_rate(&b->depth), ft_depth_rate(&a->depth));
     assert_true(took.learnt[RATIO_WARM].calibration.sharpness == 1.2f);
+    assert_true(ft_measured_pays(&a->predictor) && ft_measured_with(&b->predictor));
+    near(ft_measured_tokens_per_s(&b->predictor, true), 3e6 / 12000);
     ft_buf_deinit(&out);
 }
 
@@ -323,7 +329,7 @@ static void test_wrong_numbers(void **state)
     for (uint32_t n = 0; at; n++) {
         const size_t end = strcspn(at, ",]");
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-            char bad[2048];
+            char bad[4096];
             snprintf(bad, sizeof bad, "%.*s%s%s", (int)(at - whole), whole, wrong[i], at + end);
             assert_int_equal(read_as(bad, 7, &took), FT_INVALID);
             assert_memory_equal(&took, &none, sizeof took);

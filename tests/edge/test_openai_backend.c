@@ -216,8 +216,8 @@ static void test_chat(void **state)
     assert_in_range(c.result.completion_tokens, 1, 12);
     assert_int_equal(c.result.length, c.result.completion_tokens == 12);
     assert_int_equal(c.n_tokens, 0); /* no logprobs were asked for */
-    assert_int_equal(json_object_size(c.result.extension), 21);
-    assert_true(usage(&c, "target_changed") == 0);
+    assert_int_equal(json_object_size(c.result.extension), 22);
+    assert_true(usage(&c, "target_changed") == 0 && usage(&c, "predictor_rounds") == 0);
     assert_true(usage(&c, "fallback_tokens") == 0 && usage(&c, "switches") == 0);
     assert_string_equal(json_string_value(json_object_get(c.result.extension, "rule")), "exact");
     assert_string_equal(json_string_value(json_object_get(c.result.extension, "rule_reason")),

@@ -171,6 +171,35 @@ static void test_a_tree_is_measured(void **state)
     assert_true(s.control.rtt_us > 0);
 }
 
+/* The predictor is in every second interval of rounds until it is known whether it pays: here
+ * rounds with it bring twice as much. With a fixed predictor it is in all. */
+static void test_a_predictor_is_compared(void **state)
+{
+    const ft_predictor predictor = {0};
+    const ft_tree tree = chain(3);
+    const ft_steer_times times = {ft_known(9000), ft_known(2000)};
+    ft_draft_params params;
+    for (int if_pays = 0; if_pays < 2; if_pays++) {
+        ft_steer s = make(false);
+        uint32_t with = 0, last = 0;
+        s.how.draft.predictor = &predictor;
+        s.how.predictor_if_pays = if_pays;
+        for (int round = 0; round < 400; round++) {
+            (void)choose(&s, 100, BUDGET, &params);
+            assert_int_equal(params.predictor != NULL, s.by_predictor);
+            const ft_msg_verdict v = {.n_path = params.predictor ? 3 : 1, .n_next = 1};
+            with += s.by_predictor;
+            last += s.by_predictor && round >= 200;
+            ft_steer_drafted(&s, &tree, 3, 3000, false);
+            ft_steer_saw_tree(&s, &v, 3, &times);
+        }
+        assert_true(if_pays ? with < 400 && last > 170 : with == 400);
+        assert_int_equal(ft_measured_pays(&s.predictor), if_pays);
+        ft_steer_go(&s, FT_PLACE_FALLBACK); /* not known there */
+        assert_false(ft_measured_pays(&s.predictor));
+    }
+}
+
 /* A run takes what its passes took and waited for. A verdict that waited for text to be read does
  * not count. */
 static void test_a_run_is_measured(void **state)
@@ -285,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_dear_rows_begin_with_runs),
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_tree_is_measured),
+        cmocka_unit_test(test_a_predictor_is_compared),
         cmocka_unit_test(test_a_run_is_measured),
         cmocka_unit_test(test_a_policy_chooses),
         cmocka_unit_test(test_fallback),

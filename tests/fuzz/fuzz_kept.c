@@ -30,6 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++) {
         ft_control *c = &learnt[i].at[FT_PLACE_SERVER].control;
+        ft_measured *m = &learnt[i].at[FT_PLACE_SERVER].predictor;
+        for (int round = 0; round < 2 * FT_MEASURED_INTERVAL; round++)
+            ft_measured_saw(m, 2, 10000);
+        require(isfinite(ft_measured_tokens_per_s(m, true)) &&
+                isfinite(ft_measured_tokens_per_s(m, false)));
         for (int round = 0; round < 4; round++) {
             const ft_control_choice choice =
                 ft_control_choose(c, &(ft_control_room){.nodes = 12, .depth = 6});

@@ -78,6 +78,62 @@ static void test_another_draft(void **state)
     assert_int_equal(ft_predictor_check_draft(&p, 8, &err), FT_OK);
 }
 
+static void write_file(const char *folder, const char *name, const ft_predictor *p)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    json_t *root = p ? ft_predictor_json(p) : json_pack("{s:i}", "kind", 1);
+    assert_int_equal(json_dump_file(root, path, JSON_REAL_PRECISION(9)), 0);
+    json_decref(root);
+}
+
+/* The file that is found, without its folder; "": none. */
+static void expect_found(const char *folder, uint64_t draft, const char *name)
+{
+    char beside[256];
+    ft_predictor p;
+    char *path;
+    snprintf(beside, sizeof beside, "%s/draft.gguf", folder);
+    assert_int_equal(ft_predictor_find(beside, draft, &err, &p, &path), FT_OK);
+    assert_string_equal(path ? path + strlen(folder) + 1 : "", name);
+    assert_true(path ? p.draft == draft : !p.mlp.weight[0]);
+    ft_predictor_deinit(&p);
+    free(path);
+}
+
+/* Beside the draft's file, by the draft's fingerprint; what is broken or another's is passed
+ * over. */
+static void test_is_found_beside_the_draft(void **state)
+{
+    static const char *const names[] = {"a-predictor.json", "b-predictor.json", "c-predictor.json",
+                                        "d-predictor.json", "predictor.json.old"};
+    char folder[] = "/tmp/ft-predictors-XXXXXX", path[256];
+    ft_predictor p = make();
+    assert_non_null(mkdtemp(folder));
+    expect_found(folder, p.draft, "");
+    write_file(folder, names[4], &p); /* another ending */
+    expect_found(folder, p.draft, "");
+    write_file(folder, names[0], NULL);
+    write_file(folder, names[3], &p);
+    write_file(folder, names[2], &p);
+    const uint64_t own = p.draft;
+    p.draft = 8;
+    write_file(folder, names[1], &p);
+    expect_found(folder, own, names[2]);
+    expect_found(folder, 8, names[1]);
+    expect_found(folder, 9, "");
+    p.draft = 0; /* nobody knows for which */
+    write_file(folder, names[1], &p);
+    expect_found(folder, 0, "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    expect_found(folder, own, ""); /* no folder */
+    ft_predictor_deinit(&p);
+}
+
 static void test_no_number_is_the_mean(void **state)
 {
     const float odd[] = {NAN, INFINITY, -INFINITY};
@@ -142,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_file_comes_back),
         cmocka_unit_test(test_another_draft),
+        cmocka_unit_test(test_is_found_beside_the_draft),
         cmocka_unit_test(test_no_number_is_the_mean),
         cmocka_unit_test(test_what_is_wrong_is_named),
     };
