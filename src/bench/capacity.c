@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 
 #include "base/num.h"
+#include "bench/capacity_beside.h"
 #include "bench/capacity_report.h"
 #include "sched/sched.h"
 #include "bench/capacity_search.h"
@@ -231,6 +232,12 @@ static ft_status probe(capacity *x, const trial *t, ft_error *err, ft_bench_capa
     return status;
 }
 
+static void keep(capacity *x, int w, uint32_t class, const ft_bench_capacity_probe *p)
+{
+    ft_bench_capacity_report_add(&x->report, (ft_bench_capacity_way)w, class, p);
+    ft_capacity_beside_saw(&x->report, (ft_bench_capacity_way)w, p);
+}
+
 static void say(const capacity *x, int w, uint32_t class, const ft_bench_capacity_probe *p)
 {
     char name[16];
@@ -258,7 +265,7 @@ static ft_status probe_next(capacity *x, int w, uint32_t class, ft_capacity_sear
     if (status != FT_OK)
         return status;
     say(x, w, class, &p);
-    ft_bench_capacity_report_add(&x->report, (ft_bench_capacity_way)w, class, &p);
+    keep(x, w, class, &p);
     ft_capacity_search_saw(search, p.texts, p.slow_texts, (uint32_t)(ENOUGH * p.goodput / speed));
     if (search->low == n)
         x->report.found[w][class].at = p;
@@ -350,7 +357,7 @@ static ft_status sweep_point(capacity *x, int w, uint32_t class, uint32_t eighth
     if (status != FT_OK)
         return status;
     say(x, w, class, &p);
-    ft_bench_capacity_report_add(&x->report, (ft_bench_capacity_way)w, class, &p);
+    keep(x, w, class, &p);
     ft_sim_sweep_point *point = &curve->at[curve->n++];
     *point = (ft_sim_sweep_point){.n = p.n, .slow = p.slow};
     memcpy(point->slow_of, p.slow_of, sizeof point->slow_of);
@@ -423,6 +430,7 @@ static json_t *to_json(const capacity *x)
         (json_int_t)f->fixed, "server_core", x->core, "driver_cores", x->report.driver_cores,
         "text_tokens", lengths, "interleaved", 1, "memory", f->memory);
     ft_bench_capacity_report_json(&x->report, out);
+    ft_capacity_beside_json(&x->report, out);
     return out;
 }
 
@@ -436,6 +444,7 @@ static void print_text(const capacity *x)
     ft_bench_load_print_cores(x->core, x->report.driver_cores, f->text);
     ft_bench_load_print_memory(f->memory, f->text);
     ft_bench_capacity_report_print(&x->report, f->text);
+    ft_capacity_beside_print(&x->report, f->text);
     if (x->report.knee)
         ft_knee_print(x->report.knee, f->text);
 }
@@ -464,6 +473,8 @@ ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err, j
     x->report.mixed = opts->mixed || opts->mixed_only;
     x->report.mixed_only = opts->mixed_only;
     memcpy(x->report.way, opts->way, sizeof x->report.way);
+    x->report.beside.away_s = (opts->rtt_ms + opts->draft_ms) / 1e3;
+    x->report.beside.most_tokens = ft_max_u32(opts->edge.draft.budget, (uint32_t)opts->fixed);
     set_classes(x);
     prctl(PR_SET_TIMERSLACK, 1); /* of links and devices, whose threads inherit it: 50 us else */
     ft_status status = opts->sweep ? knee_create(x, err) : FT_OK;

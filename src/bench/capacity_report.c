@@ -41,12 +41,18 @@ ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_repor
     p.goodput = share((double)r->tokens, r->seconds);
     p.busy = share((double)ft_verifier_stats_busy_us(s) / 1e6, r->server.at_s);
     p.driver = share(r->driver_cpu_s, r->seconds * report->driver_cores);
+    p.passes = (double)s->passes.n;
+    p.texts_a_pass = share((double)s->rounds, p.passes);
     p.rows_a_pass = share((double)s->passes.sum, (double)s->passes.n);
     p.pass_ms = share((double)s->forward_us / 1e3, (double)s->passes.n);
     p.tokens_a_verdict = share((double)s->tokens, (double)s->rounds);
     p.runs = share((double)s->run_tokens, (double)s->tokens);
     p.acceptance = share((double)r->accepted, (double)r->drafted);
     p.late = share((double)r->device_late, (double)r->device_forwards);
+    p.draft_verdicts = fmax((double)s->rounds - (double)s->run_tokens, 0);
+    p.draft_tokens = fmax((double)s->tokens - (double)s->run_tokens, 0);
+    p.drafted = (double)r->drafted;
+    p.accepted = (double)r->accepted;
     p.read_mb_a_pass = share((double)s->streamed_bytes / 1e6, (double)s->passes.n);
     p.refused = r->refused;
     p.misses = r->misses;
@@ -133,8 +139,20 @@ static uint32_t columns_of(const ft_bench_capacity_report *report,
     return n;
 }
 
+/* What is compared of two ways. */
+static double devices_of(const ft_bench_capacity_probe *p)
+{
+    return p->n;
+}
+
+static double goodput_of(const ft_bench_capacity_probe *p)
+{
+    return p->goodput;
+}
+
 static json_t *over(const ft_bench_capacity_report *report, ft_bench_capacity_way other,
-                    const column *columns, uint32_t n)
+                    const column *columns, uint32_t n,
+                    double (*of)(const ft_bench_capacity_probe *))
 {
     json_t *row = json_object();
     for (uint32_t i = 0; i < n; i++) {
@@ -143,16 +161,27 @@ static json_t *over(const ft_bench_capacity_report *report, ft_bench_capacity_wa
                                       *theirs = &report->found[other][columns[i].class];
         if (ours->known && theirs->known)
             json_object_set_new(row, columns[i].name,
-                                theirs->at.n ? json_real(ours->at.n / (double)theirs->at.n)
+                                theirs->at.n ? json_real(share(of(&ours->at), of(&theirs->at)))
                                              : json_null());
     }
     return row;
 }
 
+/* wisp over each other way. */
+static json_t *ratios(const ft_bench_capacity_report *report, const column *columns, uint32_t n,
+                      double (*of)(const ft_bench_capacity_probe *))
+{
+    json_t *all = json_object();
+    for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++)
+        if (report->way[way] && report->way[FT_BENCH_CAPACITY_WISP])
+            json_object_set_new(all, ft_bench_capacity_way_name[way],
+                                over(report, (ft_bench_capacity_way)way, columns, n, of));
+    return all;
+}
+
 void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_t *out)
 {
-    json_t *capacity = json_object(), *ratio = json_object(), *goodput = json_object(),
-           *bound = json_object();
+    json_t *capacity = json_object(), *goodput = json_object(), *bound = json_object();
     column columns[FT_SLO_CLASSES + 1];
     uint32_t n = columns_of(report, columns);
     for (int way = 0; way < FT_BENCH_CAPACITY_WAYS; way++) {
@@ -171,17 +200,14 @@ void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_
             json_object_set(goodput, ft_bench_capacity_way_name[way], tokens);
             json_object_set(bound, ft_bench_capacity_way_name[way], least);
         }
-        if (report->way[way] && way != FT_BENCH_CAPACITY_WISP &&
-            report->way[FT_BENCH_CAPACITY_WISP])
-            json_object_set_new(ratio, ft_bench_capacity_way_name[way],
-                                over(report, (ft_bench_capacity_way)way, columns, n));
         json_decref(held);
         json_decref(tokens);
         json_decref(least);
     }
     json_object_set_new(out, "capacity", capacity);
-    json_object_set_new(out, "ratio", ratio);
+    json_object_set_new(out, "ratio", ratios(report, columns, n, devices_of));
     json_object_set_new(out, "goodput", goodput);
+    json_object_set_new(out, "goodput_ratio", ratios(report, columns, n, goodput_of));
     json_object_set_new(out, "lower_bound", bound);
     json_object_set(out, "probes", report->probes);
     if (report->knee)

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "bench/capacity_bound.h"
 #include "bench/knee.h"
 #include "bench/load_crowd.h"
 
@@ -32,9 +33,12 @@ typedef struct ft_bench_capacity_probe {
     double slow; /* share of the texts that were slower than promised; of the worst class */
     double slow_from_first;       /* the same behind their first tokens */
     double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
+    double passes, texts_a_pass;  /* of the target; rounds in one, in the mean */
     double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
-    double runs;                    /* share of the tokens that the server decoded by itself */
-    double slow_of[FT_SLO_CLASSES]; /* the share of each class of the crowd */
+    double runs;                         /* share of the tokens that the server decoded by itself */
+    double draft_verdicts, draft_tokens; /* of rounds with drafts: so many, and what they brought */
+    double drafted, accepted;            /* tokens of all texts' drafts */
+    double slow_of[FT_SLO_CLASSES];      /* the share of each class of the crowd */
     uint64_t late_rounds[FT_SLO_CLASSES][FT_LATE_CAUSES];    /* as the server counts verdicts */
     double read_mb_a_pass;                                   /* of the target's file */
     uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
@@ -46,6 +50,19 @@ typedef struct ft_bench_capacity_found {
     ft_bench_capacity_probe at; /* n: the capacity; the rest is of a probe of so many */
 } ft_bench_capacity_found;
 
+/* Sums over a way's probes, as in ft_bench_capacity_probe. */
+typedef struct ft_bench_capacity_drafts {
+    double verdicts, tokens, drafted, accepted;
+} ft_bench_capacity_drafts;
+
+/* What the bound is made of (capacity_beside.h). */
+typedef struct ft_bench_capacity_beside {
+    ft_capacity_seen seen;
+    ft_bench_capacity_drafts drafts[FT_BENCH_CAPACITY_WAYS];
+    double away_s;        /* of the shortest draft: a forward and the network */
+    uint32_t most_tokens; /* of a draft */
+} ft_bench_capacity_beside;
+
 typedef struct ft_bench_capacity_report {
     bool way[FT_BENCH_CAPACITY_WAYS];
     const ft_bench_crowd_class *classes; /* [n_classes] */
@@ -53,6 +70,7 @@ typedef struct ft_bench_capacity_report {
     bool mixed, mixed_only; /* all classes together, too; that alone */
     int driver_cores;
     ft_bench_capacity_found found[FT_BENCH_CAPACITY_WAYS][FT_SLO_CLASSES + 1];
+    ft_bench_capacity_beside beside;
     json_t *probes; /* array */
     ft_knee *knee;  /* borrowed; NULL: no sweep */
 } ft_bench_capacity_report;
@@ -68,7 +86,7 @@ void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_cap
                                   uint32_t class, const ft_bench_capacity_probe *probe);
 /* The driver was the bottleneck: the server may hold more than was measured. */
 bool ft_bench_capacity_probe_is_bound(const ft_bench_capacity_probe *probe);
-/* Adds "capacity", "ratio", "goodput", "lower_bound", "probes" to the object. */
+/* Adds "capacity", "ratio", "goodput", "goodput_ratio", "lower_bound", "probes" to the object. */
 void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_t *out);
 /* The same figures for a person. */
 void ft_bench_capacity_report_print(const ft_bench_capacity_report *report, FILE *out);

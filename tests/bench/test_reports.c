@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "bench/capacity_beside.h"
 #include "bench/capacity_report.h"
 #include "bench/load_report.h"
 
@@ -322,6 +323,70 @@ static void test_capacities(void **state)
     json_decref(r.probes);
 }
 
+/* Probes of passes of 100 ms, 2 ms a text and 1 ms a drafted token; drafts of 3 tokens bring 1.75
+ * more than the target's own. */
+static void add_probe(ft_bench_capacity_report *r, ft_bench_capacity_way way, double texts,
+                      double drafts)
+{
+    const ft_bench_capacity_probe p = {.n = 4,
+                                       .passes = 50,
+                                       .texts_a_pass = texts,
+                                       .rows_a_pass = texts + drafts,
+                                       .pass_ms = 100 + 2 * texts + drafts,
+                                       .draft_verdicts = drafts > 0 ? 200 : 0,
+                                       .draft_tokens = drafts > 0 ? 550 : 0,
+                                       .drafted = drafts > 0 ? 600 : 0,
+                                       .accepted = drafts > 0 ? 350 : 0};
+    ft_capacity_beside_saw(r, way, &p);
+}
+
+/* Beside a ratio: the bound by what passes took, and the paper's number. */
+static void test_beside_a_ratio(void **state)
+{
+    ft_bench_capacity_report r = {
+        .way = {[FT_BENCH_CAPACITY_WISP] = true, [FT_BENCH_CAPACITY_CENTRALIZED] = true},
+        .classes = classes,
+        .n_classes = 2,
+        .mixed = true,
+        .beside = {.away_s = 0.03, .most_tokens = 3},
+        .probes = json_array()};
+    r.found[FT_BENCH_CAPACITY_WISP][1] = (ft_bench_capacity_found){true, {.n = 6, .goodput = 45}};
+    r.found[FT_BENCH_CAPACITY_CENTRALIZED][1] =
+        (ft_bench_capacity_found){true, {.n = 4, .goodput = 30}};
+    json_t *out = json_object();
+    ft_bench_capacity_report_json(&r, out);
+    ft_capacity_beside_json(&r, out);
+    assert_null(json_object_get(out, "ratio_bound")); /* no probe, no times */
+    json_decref(out);
+    out = json_object();
+    add_probe(&r, FT_BENCH_CAPACITY_CENTRALIZED, 4, 0);
+    add_probe(&r, FT_BENCH_CAPACITY_CENTRALIZED, 10, 0);
+    add_probe(&r, FT_BENCH_CAPACITY_WISP, 4, 12);
+    add_probe(&r, FT_BENCH_CAPACITY_SLED, 4, 900); /* reads texts: other rows */
+    ft_bench_capacity_report_json(&r, out);
+    ft_capacity_beside_json(&r, out);
+    const json_t *bound = json_object_get(out, "ratio_bound");
+    const double chance = at(bound, "accept_chance", NULL, NULL);
+    assert_float_equal(at(bound, "pass_ms", NULL, NULL), 100, 1e-6);
+    assert_float_equal(at(bound, "row_ms", NULL, NULL), 2, 1e-6);
+    assert_float_equal(at(bound, "drafted_row", NULL, NULL), 0.5, 1e-9);
+    assert_float_equal(chance + chance * chance + chance * chance * chance, 1.75, 1e-6);
+    const double decoding = 0.125 - 0.1, drafts = 2.75 / 8 - 0.1 - 0.03;
+    assert_float_equal(at(bound, "by_class", "8", "ratio"), drafts / 2.5 / decoding, 1e-6);
+    assert_float_equal(at(bound, "by_class", "8", "devices_decoding"), decoding / 0.002, 1e-6);
+    assert_float_equal(at(bound, "by_class", "8", "ratio_all_accepted"),
+                       (4.0 / 8 - 0.13) / 2.5 / decoding, 1e-6);
+    expect(at(bound, "by_class", "8", "draft_tokens"), 3);
+    assert_true(at(bound, "by_class", "mixed", "ratio") > 1.6);
+    expect(at(out, "ratio", "centralized", "8"), 1.5);
+    expect(at(out, "goodput_ratio", "centralized", "8"), 1.5);
+    expect(at(out, "paper", "centralized", "8"), 86.0 / 41);
+    expect(at(out, "paper", "sled", "2"), 164.0 / 83);
+    expect(at(out, "paper", "sled", "mixed"), 631.86 / 170.82);
+    json_decref(out);
+    json_decref(r.probes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_tallies),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_capacities),
+        cmocka_unit_test(test_beside_a_ratio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,15 @@ static void test_all_policies(void **state)
         assert_int_equal(json_object_size(json_object_get(ratio, policies[i])), i ? 2 : 0);
     }
     assert_true(json_array_size(probes) >= 2 * N_POLICIES);
+    const json_t *beside = json_object_get(json, "ratio_bound");
+    if (beside) { /* passes had different rows; no ratio is below that of no drafts at all */
+        const json_t *of = json_object_get(json_object_get(beside, "by_class"), "mixed");
+        assert_true(program_number(beside, "pass_ms") >= 0);
+        assert_true(json_is_null(json_object_get(of, "ratio")) ||
+                    program_number(of, "ratio") >= 1 - 1e-9);
+    }
+    assert_true(program_number(json_object_get(json_object_get(json, "paper"), "sled"), "mixed") >
+                3);
     for (size_t i = 0; i < json_array_size(probes); i++) {
         check_probe(json_array_get(probes, i), 2);
         assert_true(program_number(json_array_get(probes, i), "read_mb_a_pass") == 0);
@@ -185,6 +194,7 @@ static void test_refusals(void **state)
                                        "--slo 2,x",
                                        "--slo ''",
                                        "--draft -3",
+                                       "--predictor auto",
                                        "--epsilon 2",
                                        "--devices-most 0",
                                        "--mixed-only --plot x.svg",
