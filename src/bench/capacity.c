@@ -13,6 +13,7 @@
 
 #include "base/num.h"
 #include "bench/capacity_beside.h"
+#include "bench/capacity_plot.h"
 #include "bench/capacity_report.h"
 #include "sched/sched.h"
 #include "bench/capacity_search.h"
@@ -482,7 +483,7 @@ ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err, j
         status = measure(x, err);
     if (status == FT_OK && opts->plot)
         status = opts->sweep ? ft_knee_plot(x->report.knee, opts->plot, err)
-                             : ft_bench_capacity_report_plot(&x->report, opts->plot, err);
+                             : ft_bench_capacity_plot(&x->report, opts->plot, err);
     if (status == FT_OK) {
         *report = to_json(x);
         if (opts->text)

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/plot.h"
-
 #define DRIVER_BUSY \
     0.8 /* edges wait for each other if they use more than this share of our cores */
 #define DRIVER_LATE \
@@ -264,31 +262,4 @@ void ft_bench_capacity_report_print(const ft_bench_capacity_report *report, FILE
     for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++)
         if (report->way[way])
             print_ratio(out, report, way, columns, n);
-}
-
-ft_status ft_bench_capacity_report_plot(const ft_bench_capacity_report *report, const char *path,
-                                        ft_error *err)
-{
-    ft_plot p = {.command = "bench capacity", .path = path, .width = 720, .height = 480};
-    ft_status status = ft_plot_open(&p, err);
-    const char *between = "";
-    if (status != FT_OK)
-        return status;
-    fprintf(p.gnuplot, "set key right top\nset xlabel 'promised tokens/s'\n"
-                       "set ylabel 'devices held'\nset yrange [0:*]\nplot ");
-    for (int way = 0; way < FT_BENCH_CAPACITY_WAYS; way++)
-        if (report->way[way]) {
-            fprintf(p.gnuplot, "%s'-' title '%s' with linespoints", between,
-                    ft_bench_capacity_way_name[way]);
-            between = ", ";
-        }
-    fprintf(p.gnuplot, "\n");
-    for (int way = 0; way < FT_BENCH_CAPACITY_WAYS; way++) {
-        for (uint32_t i = 0; i < report->n_classes && report->way[way]; i++)
-            fprintf(p.gnuplot, "%g %u\n", (double)report->classes[i].tokens_per_s,
-                    report->found[way][i].at.n);
-        if (report->way[way])
-            fprintf(p.gnuplot, "e\n");
-    }
-    return ft_plot_close(&p, err);
 }

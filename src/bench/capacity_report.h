@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From probes to figures: how many devices of each class each policy holds, and how wisp compares;
- * as JSON, a table and a plot. Owned by one thread. */
+ * as JSON and a table. Owned by one thread. */
 #ifndef FT_BENCH_CAPACITY_REPORT_H
 #define FT_BENCH_CAPACITY_REPORT_H
 
@@ -90,8 +90,5 @@ bool ft_bench_capacity_probe_is_bound(const ft_bench_capacity_probe *probe);
 void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_t *out);
 /* The same figures for a person. */
 void ft_bench_capacity_report_print(const ft_bench_capacity_report *report, FILE *out);
-/* Devices held over promised speed. FT_INVALID: the path's ending; FT_UNAVAILABLE: no gnuplot. */
-FT_WARN_UNUSED ft_status ft_bench_capacity_report_plot(const ft_bench_capacity_report *report,
-                                                       const char *path, ft_error *err);
 
 #endif

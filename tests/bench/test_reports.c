@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "bench/capacity_beside.h"
+#include "bench/capacity_plot.h"
 #include "bench/capacity_report.h"
 #include "bench/load_report.h"
 
@@ -384,6 +385,19 @@ static void test_beside_a_ratio(void **state)
     expect(at(out, "paper", "sled", "2"), 164.0 / 83);
     expect(at(out, "paper", "sled", "mixed"), 631.86 / 170.82);
     json_decref(out);
+    char *script = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&script, &n);
+    assert_non_null(to);
+    ft_bench_capacity_script(&r, to);
+    fclose(to);
+    assert_non_null(strstr(script, "$way0 << EOD\n2 0\n8 6\nEOD\n"));
+    assert_non_null(strstr(script, "$paper << EOD\n2 0\n8 8.39024\nEOD\n")); /* 4 devices */
+    char line[64];
+    snprintf(line, sizeof line, "8 %g\nEOD\n", drafts / 2.5 / 0.002);
+    assert_non_null(strstr(strstr(script, "$bound"), line));
+    assert_null(strstr(script, "$way2"));
+    free(script);
     json_decref(r.probes);
 }
 
