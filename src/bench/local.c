@@ -21,6 +21,7 @@
 #define NUMBER_SZ  40
 #define HOW_SZ     64
 #define GROUP_MOST FT_BENCH_LOCAL_ANSWERS
+#define START_TOK  2 /* of an answer of which only the first token counts */
 
 /* A group of prompts for one process. */
 typedef struct group {
@@ -51,8 +52,9 @@ static void add_number(arguments *a, const char *flag, double value)
     add(a, flag, text);
 }
 
+/* n: tokens of an answer. */
 static void arguments_of(const ft_bench_local_opts *o, const ft_bench_local_method *method,
-                         const char *prompts, arguments *a)
+                         const char *prompts, int64_t n, arguments *a)
 {
     *a = (arguments){0};
     add(a, "run", NULL);
@@ -61,7 +63,7 @@ static void arguments_of(const ft_bench_local_opts *o, const ft_bench_local_meth
         add(a, "-md", o->draft);
     add(a, "--prompts", prompts);
     add_number(a, "-c", (double)o->n_ctx);
-    add_number(a, "-n", (double)o->n);
+    add_number(a, "-n", (double)n);
     add_number(a, "-t", (double)o->n_threads);
     add_number(a, "--seed", (double)o->seed);
     add_number(a, "--temp", o->temp);
@@ -97,20 +99,35 @@ static int be_theirs(void *ctx, FILE *out)
     return ft_bench_local_theirs(ctx, out);
 }
 
-static ft_status run_ours(const ft_bench_local_state *b, size_t m, const group *g, ft_error *err,
-                          ft_bench_child *child)
+/* What one of our processes is to do. */
+typedef struct process {
+    size_t method;
+    const group *g;
+    int64_t n;         /* tokens of an answer */
+    const char *cache; /* its cache folder */
+} process;
+
+static ft_status run_process(const ft_bench_local_state *b, const process *p, ft_error *err,
+                             ft_bench_child *child)
 {
     arguments a;
-    char path[NUMBER_SZ], cache[FT_BENCH_LOCAL_CACHE_PATH];
-    const int fd = prompts_file(b, g, path);
+    char path[NUMBER_SZ];
+    const int fd = prompts_file(b, p->g, path);
     if (fd < 0)
         return ft_error_set(err, FT_IO, "no memory for a file of prompts");
-    arguments_of(b->o, &ft_bench_local_methods[m], path, &a);
-    ft_bench_local_cache_path(&b->cache, m, cache);
-    const ft_bench_child_opts opts = {.args = a.arg, .cache = cache, .stop = b->o->stop};
+    arguments_of(b->o, &ft_bench_local_methods[p->method], path, p->n, &a);
+    const ft_bench_child_opts opts = {.args = a.arg, .cache = p->cache, .stop = b->o->stop};
     const ft_status status = ft_bench_child_run(&opts, err, child);
     close(fd);
     return status;
+}
+
+static ft_status run_ours(const ft_bench_local_state *b, size_t m, const group *g, ft_error *err,
+                          ft_bench_child *child)
+{
+    char cache[FT_BENCH_LOCAL_CACHE_PATH];
+    ft_bench_local_cache_path(&b->cache, m, cache);
+    return run_process(b, &(process){m, g, b->o->n, cache}, err, child);
 }
 
 static ft_status run_theirs(const ft_bench_local_state *b, size_t m, const group *g, ft_error *err,
@@ -218,6 +235,43 @@ static ft_status measure(ft_bench_local_state *b, ft_error *err)
     return status;
 }
 
+/* ---- starts ---- */
+
+/* The second process finds what the first one has left in an empty cache folder: packed weights,
+ * times of passes, what is learnt. */
+static ft_status start_twice(ft_bench_local_state *b, size_t m, size_t round, ft_error *err)
+{
+    const group g = {.prompt = {round % b->prompts.n}, .n = 1};
+    char path[FT_BENCH_LOCAL_CACHE_PATH];
+    ft_bench_local_cache cache;
+    ft_status status = ft_bench_local_cache_make(&cache, 1, err);
+    ft_bench_local_cache_path(&cache, 0, path);
+    for (size_t i = 0; i < FT_BENCH_LOCAL_STARTS && status == FT_OK; i++) {
+        ft_bench_child child;
+        status = run_process(b, &(process){m, &g, START_TOK, path}, err, &child);
+        const json_t *answers = json_object_get(child.json, "answers");
+        const json_t *ms = json_object_get(json_array_get(answers, 0), "start_ms");
+        b->start_ms[i][round] = json_number_value(ms);
+        json_decref(child.json);
+    }
+    ft_bench_local_cache_remove(&cache);
+    return status;
+}
+
+/* Of the default method, if it is measured and works. */
+static ft_status measure_starts(ft_bench_local_state *b, ft_error *err)
+{
+    ft_status status = FT_OK;
+    size_t m = 0;
+    while (ft_bench_local_methods[m].kind != FT_BENCH_LOCAL_DEFAULT)
+        m++;
+    if (!b->o->method[m] || b->cells[m].why[0])
+        return FT_OK;
+    for (size_t r = 0; r < b->table.n_rounds && status == FT_OK; r++)
+        status = start_twice(b, m, r, err);
+    return status;
+}
+
 /* ---- before and after ---- */
 
 /* The prompts in tokens, as `run` makes them, so that no method of theirs does it in its time. */
@@ -262,6 +316,8 @@ ft_status ft_bench_local(const ft_bench_local_opts *opts, ft_error *err, json_t 
     ft_status status = prepare(&b, err);
     if (status == FT_OK)
         status = measure(&b, err);
+    if (status == FT_OK)
+        status = measure_starts(&b, err);
     if (status == FT_OK)
         *report = ft_bench_local_report(&b);
     for (size_t i = 0; b.texts && i < ft_bench_n_local_methods * b.prompts.n; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A cache folder for each method of bench local, so that no method begins with what another one or
- * the user's own processes have learnt, and leaves nothing to them. One thread. */
+ * the user's own processes have learnt, and leaves nothing to them. Packed weights, which are large
+ * and say nothing, are kept for all of them together. One thread. */
 #ifndef FT_BENCH_LOCAL_CACHE_H
 #define FT_BENCH_LOCAL_CACHE_H
 

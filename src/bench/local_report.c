@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "bench/bench.h"
 
 static size_t method_of(ft_bench_local_kind kind)
 {
@@ -111,6 +112,22 @@ static json_t *prompts_of(const ft_bench_local_state *b)
     return list;
 }
 
+/* Medians over the rounds; null: starts were not measured. */
+static json_t *starts(const ft_bench_local_state *b)
+{
+    const uint32_t n = (uint32_t)b->table.n_rounds;
+    double ms[FT_BENCH_LOCAL_STARTS];
+    for (size_t i = 0; i < FT_BENCH_LOCAL_STARTS; i++) {
+        double of[FT_BENCH_LOCAL_ROUNDS];
+        memcpy(of, b->start_ms[i], sizeof of);
+        ms[i] = ft_bench_median(of, n);
+    }
+    if (!(ms[0] > 0 && ms[1] > 0))
+        return json_null();
+    return json_pack("{s:f, s:f, s:f}", "first_ms", ms[0], "second_ms", ms[1], "ratio",
+                     ms[1] / ms[0]);
+}
+
 json_t *ft_bench_local_report(const ft_bench_local_state *b)
 {
     const ft_bench_local_opts *o = b->o;
@@ -120,11 +137,12 @@ json_t *ft_bench_local_report(const ft_bench_local_state *b)
         if (o->method[m])
             json_array_append_new(rows, row_of(b, m));
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:s?, s:o, s:o, s:o, s:o}", "command",
-        "bench local", "model", o->model, "draft", o->draft, "threads",
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o}",
+        "command", "bench local", "model", o->model, "draft", o->draft, "threads",
         ft_cpu_threads((int)o->n_threads), "tokens", (int)o->n, "rounds", (int)o->rounds,
         "answers_of_a_process", (int)o->answers, "temp", o->temp, "rows", rows, "ratio", ratio_of,
         "llamacpp_best", best, "regret", regret(b, FT_BENCH_LOCAL_DEFAULT, FT_BENCH_LOCAL_ALL),
         "regret_first", regret(b, FT_BENCH_LOCAL_NEW, FT_BENCH_LOCAL_FIRST), "regret_next",
-        regret(b, FT_BENCH_LOCAL_DEFAULT, FT_BENCH_LOCAL_NEXT), "prompts", prompts_of(b));
+        regret(b, FT_BENCH_LOCAL_DEFAULT, FT_BENCH_LOCAL_NEXT), "start", starts(b), "prompts",
+        prompts_of(b));
 }

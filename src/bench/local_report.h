@@ -10,6 +10,7 @@
 #include "model/vocab.h"
 
 #define FT_BENCH_LOCAL_ANSWERS 16 /* of a process, at most */
+#define FT_BENCH_LOCAL_STARTS  2
 
 typedef struct ft_bench_local_cell {
     bool answered; /* a process of it has ended */
@@ -24,6 +25,9 @@ typedef struct ft_bench_local_state {
     ft_tokens *tokens; /* [prompts.n] of each prompt */
     ft_bench_local_table table;
     ft_bench_local_cache cache; /* a folder for each method */
+    /* From the start of a process to its first token, in each round: the first process with an
+     * empty cache folder, and the next one. */
+    double start_ms[FT_BENCH_LOCAL_STARTS][FT_BENCH_LOCAL_ROUNDS];
     char **texts; /* [methods, prompts.n] a method's first text for each; NULL: none */
     ft_bench_local_cell cells[FT_BENCH_LOCAL_METHODS];
 } ft_bench_local_state;

@@ -110,8 +110,8 @@ static ft_status load(batch_app *app, ft_error *err)
         return status;
     if (f->length_most == 0 || f->dry_run)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
-    return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->model,
-                             &app->vocab);
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device, NULL};
+    return ft_cmd_load_model(&draft, err, &app->model, &app->vocab);
 }
 
 /* Asks the server for its Info, for as long as a lost one is waited for. */

@@ -50,6 +50,11 @@ static void print_text(const json_t *report)
         if (json_is_number(value))
             printf("%s %.3f\n", figures[i], json_number_value(value));
     }
+    const json_t *start = json_object_get(report, "start");
+    if (json_is_object(start))
+        printf("start: first %.0f ms, second %.0f ms, ratio %.3f\n",
+               ft_bench_number(start, "first_ms"), ft_bench_number(start, "second_ms"),
+               ft_bench_number(start, "ratio"));
 }
 
 static const ft_flag rows[] = {
@@ -112,6 +117,8 @@ const ft_command ft_cmd_bench_local = {
         "llama.cpp's fastest. regret: by how much default is slower than the best fixed choice "
         "for each prompt; regret_first: the same of the first answer of a process that knows "
         "nothing; regret_next: of one that begins with what the one before has learnt. "
+        "start: from the start of a process to its first token, with an empty cache folder and "
+        "with what that start has left. "
         "docs/BENCHMARKS.md says what is measured.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

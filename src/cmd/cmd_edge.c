@@ -31,6 +31,7 @@ typedef struct edge_flags {
     ft_device_opts device;
     ft_api_flags api;
     ft_fallback_flags fallback;
+    ft_pack_flags pack;
 } edge_flags;
 
 typedef struct edge_app {
@@ -102,13 +103,19 @@ static ft_status check(edge_flags *f, ft_error *err)
     return status == FT_OK ? ft_edge_flags_check_source(&f->edge, "edge", draft, err) : status;
 }
 
+/* A memory budget counts the system's copies of files, too: then nothing is mapped. */
+static ft_pack_flags *pack_of(edge_app *app)
+{
+    return app->fallback.memory.on ? NULL : &app->f.pack;
+}
+
 static ft_status load_draft(edge_app *app, ft_error *err)
 {
     const edge_flags *f = &app->f;
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device, pack_of(app)};
     if (!f->draft || f->edge.opts.draft.budget == 0 || f->edge.opts.draft_by == FT_DRAFT_BY_LOOKUP)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
-    return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->draft,
-                             &app->vocab);
+    return ft_cmd_load_model(&draft, err, &app->draft, &app->vocab);
 }
 
 static ft_status load(edge_app *app, ft_error *err)
@@ -129,6 +136,7 @@ static ft_status load(edge_app *app, ft_error *err)
         status = ft_edge_flags_find(&f->edge, f->draft, app->draft, err);
     edge->vocab = app->vocab;
     edge->draft_model = app->draft;
+    app->fallback.pack = pack_of(app);
     return status == FT_OK ? ft_cmd_fallback_start(&app->fallback, edge, err) : status;
 }
 
@@ -274,6 +282,7 @@ static void close_all(edge_app *app)
         ft_wire_client_destroy(app->clients[i]);
     ft_edge_flags_close(&app->f.edge);
     ft_model_destroy(app->draft);
+    ft_pack_flags_close(&app->f.pack);
     ft_vocab_destroy(app->vocab);
     ft_policy_deinit(&app->policy);
     free(app->addresses);
@@ -328,6 +337,7 @@ static const ft_flag rows[] = {
      "tokens/s to ask the server to promise; 0: no promise", 0, 1e6},
     FT_FLAG_INCLUDE(edge_flags, edge, ft_flags_edge),
     FT_FLAG_INCLUDE(edge_flags, device, ft_flags_device),
+    FT_FLAG_INCLUDE(edge_flags, pack, ft_flags_pack),
     {"--token-file", NULL, FT_FLAG(edge_flags, token_file), "FILE",
      "bearer token for the server, from a file"},
     FT_FLAG_INCLUDE(edge_flags, wire, ft_flags_wire),
@@ -344,7 +354,8 @@ static const edge_flags defaults = {.rule = "exact",
                                     .edge = {FT_EDGE_FLAGS_INIT(true, "auto"),
                                              .opts.max_generations = 64,
                                              .opts.reconnect_ms = 120000},
-                                    .device = FT_DEVICE_OPTS_INIT};
+                                    .device = FT_DEVICE_OPTS_INIT,
+                                    .pack = FT_PACK_FLAGS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {

@@ -38,6 +38,7 @@ typedef struct run_flags {
     ft_edge_flags edge;
     ft_device_opts device, device_draft;
     ft_memory_flags memory;
+    ft_pack_flags pack;
 } run_flags;
 
 typedef struct run_app {
@@ -98,12 +99,13 @@ static bool drafts_by_model(const run_flags *f)
 /* Each file is opened once. A draft model that is not asked for only has its vocabulary checked. */
 static ft_status load_draft(run_app *app, ft_error *err)
 {
-    const run_flags *f = &app->f;
+    run_flags *f = &app->f;
+    /* A memory budget counts the system's copies of files, too: then nothing is mapped. */
+    ft_pack_flags *pack = app->memory.on ? NULL : &f->pack;
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack};
     ft_vocab *vocab = NULL;
-    ft_status status = drafts_by_model(f)
-                           ? ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err,
-                                               &app->draft, &vocab)
-                           : ft_vocab_load(f->draft, err, &vocab);
+    ft_status status = drafts_by_model(f) ? ft_cmd_load_model(&draft, err, &app->draft, &vocab)
+                                          : ft_vocab_load(f->draft, err, &vocab);
     if (status == FT_OK && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
         status = ft_error_set(err, FT_PRECONDITION,
                               "run: draft vocabulary (%d tokens) is not the target's (%d): pass a "
@@ -116,10 +118,10 @@ static ft_status load_draft(run_app *app, ft_error *err)
 static ft_status load_target(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
+    const ft_cmd_model target = {f->target, "loading the target", &f->device, &f->pack};
     if (app->memory.on)
         return ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
-    return ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target,
-                             &app->vocab);
+    return ft_cmd_load_model(&target, err, &app->target, &app->vocab);
 }
 
 static ft_status load(run_app *app, ft_error *err)
@@ -196,6 +198,7 @@ static void close_all(run_app *app)
     ft_cmd_memory_close(&app->memory);
     ft_model_destroy(app->draft);
     ft_model_destroy(app->target);
+    ft_pack_flags_close(&app->f.pack);
     ft_template_destroy(app->template);
     ft_vocab_destroy(app->vocab);
 }
@@ -479,6 +482,7 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(run_flags, device, ft_flags_device),
     FT_FLAG_INCLUDE(run_flags, device_draft, ft_flags_draft_device),
     FT_FLAG_INCLUDE(run_flags, memory, ft_flags_memory),
+    FT_FLAG_INCLUDE(run_flags, pack, ft_flags_pack),
     {"--dry-run", NULL, FT_FLAG(run_flags, dry_run), NULL,
      "print what --memory is divided into, and load nothing"},
     {"--provisional", NULL, FT_FLAG(run_flags, provisional), NULL,
@@ -496,7 +500,8 @@ static const run_flags defaults = {
     .sampling = FT_SAMPLING_FLAGS_INIT,
     .edge = {FT_EDGE_FLAGS_INIT(false, "auto"), .opts.max_generations = 1},
     .device = FT_DEVICE_OPTS_INIT,
-    .device_draft = FT_DEVICE_OPTS_INIT};
+    .device_draft = FT_DEVICE_OPTS_INIT,
+    .pack = FT_PACK_FLAGS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {

@@ -44,6 +44,7 @@ typedef struct serve_flags {
     ft_costs costs; /* of costs_path */
     ft_device_opts device, device_draft;
     ft_memory_flags memory;
+    ft_pack_flags pack;
     ft_timeline_flags timeline;
     ft_api_flags api;
     char *token_text; /* of token_file */
@@ -323,18 +324,21 @@ static ft_status plan_memory(serve_app *app, serve_flags *f, ft_error *err)
 static ft_status load(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_status status = plan_memory(app, f, err);
+    /* A memory budget counts the system's copies of files, too: then nothing is mapped. */
+    ft_pack_flags *pack = app->memory.on ? NULL : &f->pack;
+    const ft_cmd_model target = {f->model, "loading", &f->device, pack};
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack};
     if (status == FT_OK && app->memory.on)
         status = ft_cmd_memory_load(&app->memory, err, &app->model, &app->vocab);
     else if (status == FT_OK)
-        status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model, &app->vocab);
+        status = ft_cmd_load_model(&target, err, &app->model, &app->vocab);
     if (status == FT_OK && f->offer_draft) {
         status = ft_cmd_offer_open(f->offer_draft, app->vocab, err, &app->offer);
         f->server.offer = &app->offer;
     }
     if (status != FT_OK || !f->draft || f->server.verifier.draft.budget == 0)
         return status;
-    return ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft,
-                             &app->draft_vocab);
+    return ft_cmd_load_model(&draft, err, &app->draft, &app->draft_vocab);
 }
 
 /* Reads the file again. One that is wrong changes nothing. */
@@ -400,6 +404,7 @@ static int serve(serve_flags *f)
     ft_model_destroy(app.draft);
     ft_vocab_destroy(app.vocab);
     ft_model_destroy(app.model);
+    ft_pack_flags_close(&f->pack);
     if (status != FT_OK)
         return ft_cmd_fail(&err);
     FT_LOGI("serve", "stopped");
@@ -472,6 +477,7 @@ static const ft_flag rows[] = {
      "serve other machines without asking who they are"},
     FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
     FT_FLAG_INCLUDE(serve_flags, memory, ft_flags_memory),
+    FT_FLAG_INCLUDE(serve_flags, pack, ft_flags_pack),
     {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "MODEL",
      "draft model (GGUF): the server drafts for clients that do not", .model = true},
     {"--offer-draft", NULL, FT_FLAG(serve_flags, offer_draft), "MODEL",
@@ -531,7 +537,8 @@ static const serve_flags defaults = {
     .of_static = FT_STATIC_FLAGS_INIT,
     .timeline.mb = FT_TIMELINE_DEFAULT_BYTES >> 20,
     .device = FT_DEVICE_OPTS_INIT,
-    .device_draft = FT_DEVICE_OPTS_INIT};
+    .device_draft = FT_DEVICE_OPTS_INIT,
+    .pack = FT_PACK_FLAGS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {

@@ -8,6 +8,7 @@
 #define FT_CMD_FALLBACK_H
 
 #include "cmd/memory.h"
+#include "cmd/pack_flags.h"
 #include "edge/edge.h"
 #include "serve/verifier.h"
 
@@ -22,6 +23,7 @@ extern const ft_flag_group ft_flags_fallback; /* of ft_fallback_flags */
 typedef struct ft_cmd_fallback {
     const ft_fallback_flags *flags;
     ft_device_opts device; /* the CPU */
+    ft_pack_flags *pack;   /* borrowed; set before the start; NULL: as in ft_cmd_model */
     ft_verifier_opts opts;
     ft_cmd_memory memory;
     ft_model *model;

@@ -417,10 +417,12 @@ void ft_edge_flags_close(ft_edge_flags *flags)
     ft_predictor_deinit(&flags->store);
 }
 
-ft_status ft_cmd_load_model(const char *path, const char *label, const ft_device_opts *device,
-                            ft_error *err, ft_model **out, ft_vocab **vocab)
+ft_status ft_cmd_load_model(const ft_cmd_model *model, ft_error *err, ft_model **out,
+                            ft_vocab **vocab)
 {
-    const ft_model_opts opts = {
-        .path = path, .progress = ft_progress_terminal(label), .vocab = vocab};
-    return ft_model_load_on(device, &opts, err, out);
+    const ft_model_opts opts = {.path = model->path,
+                                .progress = ft_progress_terminal(model->label),
+                                .cache = model->pack ? ft_pack_flags_open(model->pack) : NULL,
+                                .vocab = vocab};
+    return ft_model_load_on(model->device, &opts, err, out);
 }

@@ -6,6 +6,7 @@
 #define FT_CMD_GEN_FLAGS_H
 
 #include "base/flags.h"
+#include "cmd/pack_flags.h"
 #include "edge/edge.h"
 #include "engine/load.h"
 #include "spec/drafter.h"
@@ -111,11 +112,16 @@ extern const ft_flag_group ft_flags_device; /* of ft_device_opts */
 /* The same of the draft model. */
 extern const ft_flag_group ft_flags_draft_device; /* of ft_device_opts */
 
-/* As ft_model_load_on; shows the progress on the terminal, behind this label. vocab: gets the
- * file's vocabulary; NULL: not wanted. */
-FT_WARN_UNUSED ft_status ft_cmd_load_model(const char *path, const char *label,
-                                           const ft_device_opts *device, ft_error *err,
-                                           ft_model **out, ft_vocab **vocab);
+/* A model to load. */
+typedef struct ft_cmd_model {
+    const char *path, *label; /* label: of the progress on the terminal */
+    const ft_device_opts *device;
+    ft_pack_flags *pack; /* NULL: its weights are packed at each load */
+} ft_cmd_model;
+
+/* As ft_model_load_on. vocab: gets the file's vocabulary; NULL: not wanted. */
+FT_WARN_UNUSED ft_status ft_cmd_load_model(const ft_cmd_model *model, ft_error *err, ft_model **out,
+                                           ft_vocab **vocab);
 
 /* Of policy static. */
 typedef struct ft_static_flags {

@@ -95,3 +95,8 @@ ft_status ft_hub_learnt_folder(const ft_hub_env *env, ft_error *err, char **out)
 {
     return own_folder(env, "learnt", err, out);
 }
+
+ft_status ft_hub_packed_folder(const ft_hub_env *env, ft_error *err, char **out)
+{
+    return own_folder(env, "packed", err, out);
+}

@@ -40,5 +40,7 @@ void ft_hub_places_deinit(ft_hub_places *places);
 FT_WARN_UNUSED ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out);
 /* The same of what edges have learnt (edge/kept.h). */
 FT_WARN_UNUSED ft_status ft_hub_learnt_folder(const ft_hub_env *env, ft_error *err, char **out);
+/* The same of packed weights (model/pack_cache.h). */
+FT_WARN_UNUSED ft_status ft_hub_packed_folder(const ft_hub_env *env, ft_error *err, char **out);
 
 #endif

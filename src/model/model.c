@@ -14,6 +14,7 @@ void ft_model_destroy(ft_model *model)
         ggml_backend_buffer_free(model->buffer[i]);
         ggml_free(model->ctx[i]);
     }
+    ft_file_map_close(&model->map);
     ggml_free(model->streamed);
     if (model->fd >= 0)
         close(model->fd);
@@ -62,6 +63,8 @@ const char *ft_model_type_name(const ft_model *model)
 size_t ft_model_bytes_on(const ft_model *model, uint32_t where)
 {
     size_t n = model->plan.placer.n, bytes = 0;
+    if (where == 0 && model->map.base) /* its buffers are the whole file, more than once */
+        return model->info.memory.bytes;
     for (size_t i = where ? n + where - 1 : 0; i < (where ? n + where : n); i++)
         if (model->buffer[i])
             bytes += ggml_backend_buffer_get_size(model->buffer[i]);

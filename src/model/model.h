@@ -16,6 +16,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 #include "model/pack.h"
+#include "model/pack_cache.h"
 #include "model/device.h"
 
 enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
@@ -83,6 +84,11 @@ typedef struct ft_model_opts {
     ft_pack_choice *choose; /* which weights to pack in our own layout: engine/products.h has the
                                rule; NULL: all that can be */
     ft_progress progress;   /* in bytes */
+    /* Where the weights are kept as they are packed: the first load makes a packed file there, and
+     * later ones map it. What fails costs a line of the log, and the weights are packed at each
+     * load. It is not used with devices, with `stream`, nor for packed files. NULL: none. */
+    const ft_pack_cache *cache;
+    bool map; /* of a packed file: map the weights where that is as fast as memory of our own */
     /* The last n_gpu_layers layers (negative: all) go to these devices, in plain layout. If
      * n_gpu_layers is more than the number of layers, embedding and output head go there, too. NULL
      * or empty: the CPU. */

@@ -5,6 +5,7 @@
 #ifndef FT_MODEL_MODEL_IMPL_H
 #define FT_MODEL_MODEL_IMPL_H
 
+#include "model/file_map.h"
 #include "model/load_plan.h"
 #include "model/model.h"
 
@@ -17,6 +18,7 @@ struct ft_model {
     ggml_backend_buffer_t buffer[FT_PLACES];
     struct ggml_context *streamed; /* tensors without memory; NULL: there are none */
     int fd;                        /* the file, if weights may be streamed; else -1 */
+    ft_file_map map;               /* of the file, if weights lie in it; else empty */
     char *path, *name;             /* name: in full; info has its beginning */
 };
 

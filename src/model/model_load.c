@@ -3,7 +3,8 @@
 // place, then reads the file into them. Invariants: a weight of a repacked buffer type is written
 // once and whole (its set_tensor requires that). A weight in our own layout is marked as packed,
 // and packed in pieces as it is read. No weight of a packed file is used before its hash was found
-// right. It computes nothing.
+// right. Where there is a cache of packed files, a model comes from there (model_kept.c). It
+// computes nothing.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #include "model/fingerprint.h"
 #include "model/model_impl.h"
+#include "model/model_kept.h"
+#include "model/model_mapped.h"
 #include "model/packed_file.h"
 #include "model/vocab_impl.h"
 #include "xxhash.h"
@@ -97,6 +100,8 @@ static ft_status allocate_place(loader *l, size_t place)
     ft_status st = make_tensors(l, place, &m->ctx[place]);
     if (st != FT_OK || !m->ctx[place])
         return st;
+    if (ft_model_is_mapped(m, &(ft_planned){.place = (uint8_t)place}))
+        return ft_model_map_place(m, place, &l->gguf);
     m->buffer[place] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[place], buft);
     if (!m->buffer[place])
         return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
@@ -109,6 +114,8 @@ static ft_status allocate_place(loader *l, size_t place)
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
+    if (l->opts->map && l->packed.is && !l->opts->stream)
+        ft_model_map(m, &l->gguf);
     ft_status st = make_tensors(l, STREAMED, &m->streamed);
     for (size_t p = 0; p < m->plan.placer.n + m->plan.devices.n && st == FT_OK; p++)
         st = allocate_place(l, p);
@@ -204,7 +211,7 @@ static ft_status read_weights(loader *l)
     for (size_t i = 0; i < plan->n; i++)
         total += plan->weights[i].streamed ? 0 : plan->weights[i].bytes;
     for (size_t i = 0; i < plan->n; i++) {
-        if (plan->weights[i].streamed)
+        if (plan->weights[i].streamed || ft_model_is_mapped(l->model, &plan->weights[i]))
             continue;
         ft_status st = read_weight(l, &plan->weights[i]);
         if (st != FT_OK)
@@ -217,6 +224,8 @@ static ft_status read_weights(loader *l)
         ft_progress_report(&l->opts->progress, done, total);
     }
     ft_status st = check_embedding(l);
+    if (st == FT_OK && l->model->map.base)
+        st = ft_model_check_map(l->model, &l->gguf);
     drop_cache(l);
     return st;
 }
@@ -354,32 +363,46 @@ static void loader_deinit(loader *l)
     ft_gguf_close(&l->gguf);
 }
 
+/* Vocabulary, memory and weights of a model that is planned. */
+static ft_status fill(loader *l)
+{
+    const ft_model_opts *opts = l->opts;
+    ft_status st = opts->vocab ? ft_vocab_read(&l->gguf, opts->vocab) : FT_OK;
+    if (st == FT_OK)
+        st = allocate(l);
+    if (st == FT_OK)
+        st = read_weights(l);
+    if (st == FT_OK && opts->stream) {
+        l->model->fd = l->gguf.fd;
+        l->gguf.fd = -1;
+    }
+    if (st != FT_OK && opts->vocab) {
+        ft_vocab_destroy(*opts->vocab);
+        *opts->vocab = NULL;
+    }
+    return st;
+}
+
 ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out)
 {
     loader l = {.opts = opts, .err = err, .gguf = {.fd = -1}};
+    *out = NULL;
     if (opts->vocab)
         *opts->vocab = NULL;
     ft_status st = open_and_plan(&l);
-    if (st == FT_OK && opts->vocab)
-        st = ft_vocab_read(&l.gguf, opts->vocab);
     if (st == FT_OK)
-        st = allocate(&l);
-    if (st == FT_OK)
-        st = read_weights(&l);
-    if (st == FT_OK && opts->stream) {
-        l.model->fd = l.gguf.fd;
-        l.gguf.fd = -1;
-    }
-    loader_deinit(&l);
-    if (st != FT_OK) {
-        if (opts->vocab) {
-            ft_vocab_destroy(*opts->vocab);
-            *opts->vocab = NULL;
-        }
-        ft_model_destroy(l.model);
+        *out = ft_model_load_kept(opts, &(ft_opened){&l.gguf, &l.src, l.model});
+    if (st == FT_OK && !*out) {
+        st = fill(&l);
+        *out = l.model;
         l.model = NULL;
     }
-    *out = l.model;
+    loader_deinit(&l);
+    ft_model_destroy(l.model);
+    if (st != FT_OK) {
+        ft_model_destroy(*out);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -13,6 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes that are written at once, at a multiple of it: a large page (file_map.c). With half of it a
+ * file of weights is in small pages, and reading it for each token takes longer. */
+#define BLOCK ((size_t)2 << 20)
+
 /* A file without a name in the folder of `out`; < 0: the file system has none. */
 static int open_nameless(const char *out)
 {
@@ -78,30 +82,55 @@ ft_status ft_new_file_create_named(const char *in, const char *out, ft_error *er
     return create(in, out, true, err, file);
 }
 
-ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_error *err)
+/* Writes what is in the block. After an error it is empty, too. */
+static ft_status flush(ft_new_file *file, ft_error *err)
 {
-    const char *at = data;
-    while (n > 0) {
-        ssize_t written = write(file->fd, at, n);
+    const char *from = file->block;
+    while (file->n > 0) {
+        ssize_t written = pwrite(file->fd, from, file->n, (off_t)file->at);
         if (written < 0 && errno == EINTR)
             continue;
-        if (written < 0)
+        if (written < 0) {
+            file->n = 0;
             return ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
-        at += written;
-        n -= (size_t)written;
+        }
+        from += written;
+        file->at += (uint64_t)written;
+        file->n -= (size_t)written;
     }
     return FT_OK;
 }
 
+ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_error *err)
+{
+    const char *from = data;
+    ft_status st = FT_OK;
+    if (!file->block && !(file->block = malloc(BLOCK)))
+        return ft_error_set(err, FT_NOMEM, "%s: out of memory", file->out);
+    while (n > 0 && st == FT_OK) {
+        const size_t room = BLOCK - (size_t)((file->at + file->n) % BLOCK);
+        const size_t piece = n < room ? n : room;
+        memcpy(file->block + file->n, from, piece);
+        file->n += piece;
+        from += piece;
+        n -= piece;
+        if (piece == room)
+            st = flush(file, err);
+    }
+    return st;
+}
+
 ft_status ft_new_file_seek(ft_new_file *file, uint64_t offset, ft_error *err)
 {
-    if (lseek(file->fd, (off_t)offset, SEEK_SET) < 0)
-        return ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
-    return FT_OK;
+    ft_status st = flush(file, err);
+    file->at = offset;
+    return st;
 }
 
 ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
 {
+    if (st == FT_OK)
+        st = flush(file, err);
     if (st == FT_OK && !file->named && !give_name(file))
         st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
     if (close(file->fd) != 0 && st == FT_OK) /* some file systems report a full disk here */
@@ -111,6 +140,7 @@ ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
     if (st != FT_OK && file->named)
         unlink(file->temp.data);
     ft_buf_deinit(&file->temp);
+    free(file->block);
     *file = (ft_new_file){.fd = -1};
     return st;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writes a file that has no name until it is complete: a run that is killed leaves nothing behind.
- * On file systems without such files it has a temporary name beside its own one meanwhile. For the
- * model room only. */
+ * On file systems without such files it has a temporary name beside its own one meanwhile. Bytes
+ * are written in large aligned blocks: then the system can keep its copy of the file in large
+ * pages (file_map.h). For the model room only. */
 #ifndef FT_MODEL_NEW_FILE_H
 #define FT_MODEL_NEW_FILE_H
 
@@ -18,6 +19,9 @@ typedef struct ft_new_file {
     ft_buf temp;     /* the temporary name */
     bool named;      /* the file has it already */
     int fd;          /* open for writing */
+    char *block;     /* the bytes that are not written yet; NULL: none were passed */
+    uint64_t at;     /* where in the file they begin */
+    size_t n;
 } ft_new_file;
 
 /* Creates an empty file. `in` is the file that it is made from; out is borrowed until finish.

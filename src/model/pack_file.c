@@ -21,9 +21,9 @@
 typedef struct packer {
     const ft_pack_file_opts *opts;
     ft_error *err;
-    ft_gguf in;
-    ft_hparams hp;
-    ft_sources sources;
+    ft_gguf *in;
+    const ft_hparams *hp;
+    const ft_sources *sources;
     ft_weights weights; /* only for the plan's slots */
     ft_plan plan;
     size_t *order; /* [n] of the plan's weights, as the new file has them */
@@ -44,7 +44,7 @@ static ft_status make_plan(packer *p)
 {
     const ft_model_opts opts = {.path = p->opts->in};
     ft_placer placer;
-    const ft_plan_input in = {&opts, &p->in, &p->hp, &p->sources, &placer, NULL};
+    const ft_plan_input in = {&opts, p->in, p->hp, p->sources, &placer, NULL};
     ft_status st =
         ft_placer_init(&placer, p->opts->no_pack ? FT_PLACE_NO_PACK : 0u, p->opts->choose, p->err);
     if (st == FT_OK)
@@ -100,12 +100,12 @@ static ft_status make_empty(packer *p)
 static ft_status set_keys(packer *p)
 {
     uint64_t sums[2];
-    ft_status st = ft_fingerprint_sums(&p->in, sums);
+    ft_status st = ft_fingerprint_sums(p->in, sums);
     if (st == FT_OK)
         st = make_empty(p);
     if (st != FT_OK)
         return st;
-    gguf_set_kv(p->out, p->in.ctx);
+    gguf_set_kv(p->out, p->in->ctx);
     gguf_set_val_u32(p->out, GGUF_KEY_GENERAL_ALIGNMENT, FT_PACKED_ALIGNMENT);
     gguf_set_val_u32(p->out, FT_KEY_PACKED_VERSION, FT_PACKED_VERSION);
     gguf_set_arr_data(p->out, FT_KEY_PACKED_SUMS, GGUF_TYPE_UINT64, sums, 2);
@@ -118,7 +118,7 @@ static void name_tensor(const packer *p, size_t i, char out[GGML_MAX_NAME])
 {
     const ft_planned *w = &p->plan.weights[i];
     const bool packed = ft_planned_is_packed(&p->plan, w);
-    const char *name = gguf_get_tensor_name(p->in.ctx, w->id);
+    const char *name = gguf_get_tensor_name(p->in->ctx, w->id);
     if (w->is_matrix && (packed || w->n_parts > 1)) {
         ft_sources_name(w->layer, w->what, packed, out);
         return;
@@ -187,7 +187,7 @@ static ft_status write_tensor(packer *p, ft_new_file *file, size_t i)
     (void)XXH3_64bits_reset(p->state);
     for (uint64_t at = 0; at < m.bytes && st == FT_OK; at += piece) {
         const size_t n = m.bytes - at < piece ? (size_t)(m.bytes - at) : piece;
-        st = ft_matrix_read(&p->in, &m, at, n, p->plain);
+        st = ft_matrix_read(p->in, &m, at, n, p->plain);
         if (st == FT_OK && pack)
             ft_matrix_put(&m, p->plain, 0, n, p->packed); /* as if the piece were the weight */
         if (st == FT_OK) {
@@ -221,13 +221,11 @@ static ft_status write_file(packer *p)
     return ft_new_file_finish(&file, st, p->err);
 }
 
-ft_status ft_model_pack(const ft_pack_file_opts *opts, ft_error *err)
+ft_status ft_model_pack_open(const ft_pack_file_opts *opts, ft_gguf *in, const ft_hparams *hp,
+                             const ft_sources *sources, ft_error *err)
 {
-    packer p = {.opts = opts, .err = err, .in.fd = -1};
-    ft_status st = ft_sources_open(opts->in, err, &p.in, &p.hp, &p.sources);
-    if (st != FT_OK)
-        return st;
-    st = make_plan(&p);
+    packer p = {.opts = opts, .err = err, .in = in, .hp = hp, .sources = sources};
+    ft_status st = make_plan(&p);
     if (st == FT_OK)
         st = make_pieces(&p);
     if (st == FT_OK)
@@ -237,7 +235,6 @@ ft_status ft_model_pack(const ft_pack_file_opts *opts, ft_error *err)
     if (st == FT_OK)
         st = write_file(&p);
     ft_plan_deinit(&p.plan);
-    ft_sources_deinit(&p.sources);
     free(p.weights.layers);
     free(p.order);
     free(p.hash);
@@ -246,6 +243,19 @@ ft_status ft_model_pack(const ft_pack_file_opts *opts, ft_error *err)
     (void)XXH3_freeState(p.state);
     gguf_free(p.out);
     ggml_free(p.tensors);
-    ft_gguf_close(&p.in);
+    return st;
+}
+
+ft_status ft_model_pack(const ft_pack_file_opts *opts, ft_error *err)
+{
+    ft_gguf in;
+    ft_hparams hp;
+    ft_sources sources;
+    ft_status st = ft_sources_open(opts->in, err, &in, &hp, &sources);
+    if (st != FT_OK)
+        return st;
+    st = ft_model_pack_open(opts, &in, &hp, &sources, err);
+    ft_sources_deinit(&sources);
+    ft_gguf_close(&in);
     return st;
 }

@@ -10,6 +10,7 @@
 
 #include "base/progress.h"
 #include "base/status.h"
+#include "model/hparams.h"
 #include "model/pack.h"
 
 typedef struct ft_pack_file_opts {
@@ -21,9 +22,15 @@ typedef struct ft_pack_file_opts {
 
 /* Takes any family and weight type that ft_model_load takes. A model that is loaded from the new
  * file is the same to the last bit as one from the old file, loaded with the same choice: weights,
- * vocabulary, fingerprints, name. Blocks until done; needs about two megabytes of memory besides
+ * vocabulary, fingerprints, name. Blocks until done; needs about four megabytes of memory besides
  * the metadata. FT_INVALID: in and out are the same file. FT_UNSUPPORTED: `in` is packed already.
  * Errors of the file as in ft_model_load, FT_IO. */
 FT_WARN_UNUSED ft_status ft_model_pack(const ft_pack_file_opts *opts, ft_error *err);
+
+/* The same of a file that is open, and not packed. Errors of reading are in->err. For the model
+ * room only. */
+FT_WARN_UNUSED ft_status ft_model_pack_open(const ft_pack_file_opts *opts, ft_gguf *in,
+                                            const ft_hparams *hp, const ft_sources *sources,
+                                            ft_error *err);
 
 #endif

@@ -105,6 +105,10 @@ static void test_rows(void **state)
         assert_true(json_is_number(json_object_get(o, "regret")));
         assert_true(json_is_number(json_object_get(o, "regret_first")));
         assert_true(json_is_number(json_object_get(o, "regret_next")));
+        const json_t *start = json_object_get(o, "start");
+        assert_true(program_number(start, "first_ms") > 0);
+        assert_float_equal(program_number(start, "ratio") * program_number(start, "first_ms"),
+                           program_number(start, "second_ms"), 1e-3f);
         json_decref(o);
     }
     assert_int_equal(rmdir(cache), 0);

@@ -237,6 +237,37 @@ static void test_no_log_unless_asked(void **state)
     assert_int_equal(first_word(command), EOF);
 }
 
+/* ---- what is kept ---- */
+
+/* Packed weights are in the cache folder, where a second start finds them; the text is the same. */
+static void test_pack_cache(void **state)
+{
+    char cache[] = "/tmp/foretoken-test-XXXXXX", folder[100], command[200];
+    char *before = strdup(getenv("XDG_CACHE_HOME"));
+    int status;
+    (void)state;
+    assert_non_null(mkdtemp(cache));
+    snprintf(folder, sizeof folder, "%s/foretoken/packed", cache);
+    assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
+    json_t *without = run("--no-pack-cache", &status);
+    assert_int_equal(status, 0);
+    assert_int_not_equal(access(folder, F_OK), 0);
+    for (int i = 0; i < 2; i++) {
+        json_t *o = run("", &status);
+        assert_int_equal(status, 0);
+        assert_string_equal(json_string_value(json_object_get(o, "text")),
+                            json_string_value(json_object_get(without, "text")));
+        json_decref(o);
+        snprintf(command, sizeof command, "test $(ls %s | wc -l) -eq 2", folder);
+        assert_int_equal(system(command), 0); /* target and draft */
+    }
+    snprintf(command, sizeof command, "rm -r %s", cache);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(setenv("XDG_CACHE_HOME", before, 1), 0);
+    free(before);
+    json_decref(without);
+}
+
 /* ---- provisional text ---- */
 
 /* Makes a string of it: without the control characters that a tiny model writes and a terminal
@@ -296,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_every_way_to_draft),  cmocka_unit_test(test_files_are_opened_once),
         cmocka_unit_test(test_what_says_nothing),   cmocka_unit_test(test_provisional_text),
         cmocka_unit_test(test_no_log_unless_asked), cmocka_unit_test(test_file_of_prompts),
+        cmocka_unit_test(test_pack_cache),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -84,6 +84,9 @@ static void load(const char *path)
     ft_model_opts opts = {.path = path, .choose = choose_all};
     if (ft_model_load(&opts, &err, &model) == FT_OK)
         ft_model_destroy(model);
+    opts.map = true; /* as what a cache holds */
+    if (ft_model_load(&opts, &err, &model) == FT_OK)
+        ft_model_destroy(model);
     opts.stream = stream_all;
     if (ft_model_load(&opts, &err, &model) == FT_OK)
         use_matrices(model);
