@@ -17,6 +17,7 @@
 #include "cmd/gen_flags.h"
 #include "cmd/memory.h"
 #include "cmd/run_meter.h"
+#include "cmd/run_verbose.h"
 #include "edge/edge.h"
 #include "local/link.h"
 #include "template/template.h"
@@ -32,7 +33,7 @@
 typedef struct run_flags {
     const char *target, *draft, *prompt, *prompts, *system;
     int64_t n;
-    bool raw, json, interactive, dry_run, provisional;
+    bool raw, json, interactive, dry_run, provisional, verbose;
     ft_verifier_opts verifier;
     ft_sampling_flags sampling;
     ft_edge_flags edge;
@@ -56,7 +57,8 @@ typedef struct run_talk {
     ft_chat_message *messages; /* [n], owned, contents too */
     size_t n;
     ft_buf answer;
-    ft_run_meter meter; /* of the answer */
+    ft_run_meter meter;   /* of the answer */
+    ft_run_passes before; /* with --verbose: as it began */
     bool quiet;
     ft_dimmed dimmed; /* provisional text */
 } run_talk;
@@ -77,6 +79,9 @@ static ft_status check(run_flags *f, ft_error *err)
         return ft_error_set(
             err, FT_INVALID,
             "run: --provisional is for text on a terminal: standard output is none");
+    if (f->verbose && f->json)
+        return ft_error_set(err, FT_INVALID,
+                            "run: --verbose is for text: it does not go with --json");
     if (f->raw && f->system)
         return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
     if (f->memory.size) { /* a pass reads weights: meanwhile the draft may go on, and go far */
@@ -240,6 +245,18 @@ static double per_round(const ft_gen_stats *s)
     return s->tokens > s->run_tokens ? ratio(s->tokens - s->run_tokens, s->rounds) : 0;
 }
 
+/* How both models shared the machine, with --verbose. */
+static void print_passes(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
+{
+    ft_run_passes after;
+    if (!app->f.verbose)
+        return;
+    ft_run_passes_get(app->edge, app->verifier, &after);
+    const ft_run_verbose verbose = {&talk->before, &after, s,
+                                    ft_cpu_threads(app->f.verifier.n_threads)};
+    ft_run_verbose_print(stderr, &verbose);
+}
+
 static void print_stats(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
 {
     fprintf(stderr, "\n[%" PRIu64 " tokens, %.1f tokens/s, first after %.0f ms", s->tokens,
@@ -250,6 +267,7 @@ static void print_stats(const run_app *app, const run_talk *talk, const ft_gen_s
                 " drafted accepted",
                 s->rounds, per_round(s), 100 * ratio(s->accepted, s->drafted), s->drafted);
     fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->f.sampling.values.seed);
+    print_passes(app, talk, s);
 }
 
 /* The statistics' own names (edge/stats.h), and what follows from them. */
@@ -349,6 +367,7 @@ static ft_status answer(run_app *app, run_talk *talk, const char *text, ft_error
         if (prompt.n >= PROGRESS_MIN_TOK)
             request.progress = ft_progress_terminal("reading the prompt");
         ft_buf_clear(&talk->answer);
+        ft_run_passes_get(app->edge, app->verifier, &talk->before);
         ft_run_meter_begin(&talk->meter, app->memory.streamed);
         status = ft_edge_generate(app->edge, &request, &sink, err, stats);
         ft_dimmed_erase(&talk->dimmed);
@@ -491,6 +510,8 @@ static const ft_flag rows[] = {
      "use the prompt as it is, without the model's chat template"},
     {"--interactive", "-i", FT_FLAG(run_flags, interactive), NULL,
      "continue as a chat after the answer to -p"},
+    {"--verbose", "-v", FT_FLAG(run_flags, verbose), NULL,
+     "behind an answer: passes of draft and target, on how many threads, and in what order"},
     {"--json", NULL, FT_FLAG(run_flags, json), NULL, "print one JSON object instead of the text"},
 };
 

@@ -309,6 +309,15 @@ void ft_edge_destroy(ft_edge *edge)
     free(edge);
 }
 
+void ft_edge_draft_stats(ft_edge *edge, ft_engine_stats *out)
+{
+    *out = (ft_engine_stats){0};
+    ft_engine_lock_take(&edge->drafts.lock);
+    if (edge->drafts.engine)
+        ft_engine_get_stats(edge->drafts.engine, out);
+    ft_engine_lock_release(&edge->drafts.lock);
+}
+
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge)
 {
     return &edge->info;

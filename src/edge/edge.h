@@ -133,6 +133,9 @@ FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err,
 void ft_edge_destroy(ft_edge *edge);
 /* As of creation, of the first server that answered. */
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
+/* Of its draft engine, so far; all zeros without one. Waits for a generation that drafts. Any
+ * thread. */
+void ft_edge_draft_stats(ft_edge *edge, ft_engine_stats *out);
 /* The trace store it was given, or NULL. */
 ft_trace *ft_edge_trace(const ft_edge *edge);
 /* FT_OK if a verifier answers. It is asked at most every two seconds. Any thread. */

@@ -356,6 +356,9 @@ void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
                              .n_seqs = engine->kv.n_seqs,
                              .forwards = engine->forwards,
                              .rows = engine->rows,
+                             .alone = engine->alone,
+                             .compute_us = engine->compute_us,
+                             .n_threads = engine->backends.n_threads,
                              .heads = engine->heads,
                              .head_rows = engine->head_rows,
                              .graphs = ft_graph_cache_built(engine->graphs)};

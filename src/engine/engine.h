@@ -189,6 +189,9 @@ typedef struct ft_engine_stats {
     size_t kv_bytes, compute_bytes;
     uint32_t n_seqs;
     uint64_t forwards, rows;
+    uint64_t alone;      /* forwards on one thread, where there are several */
+    uint64_t compute_us; /* time of forwards and heads, given-up ones included */
+    int n_threads;
     uint64_t heads, head_rows; /* separate runs of the output head; rows with logits */
     uint64_t graphs;           /* graphs built; other passes reused a graph */
 } ft_engine_stats;

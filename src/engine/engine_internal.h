@@ -46,6 +46,7 @@ struct ft_engine {
     uint32_t *at;        /* [max_logits] for each row 1 + its index in `asked`; 0: none */
     uint32_t n_asked;
     uint64_t forwards, rows, heads, head_rows;
+    uint64_t alone, compute_us; /* as ft_engine_stats has them; warm-up passes do not count */
 };
 
 struct ft_seq {

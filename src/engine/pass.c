@@ -53,6 +53,18 @@ static int threads_of(const ft_engine *engine, const ft_pace *pace, const ft_pac
     return engine->backends.devices ? engine->backends.n_threads : ft_pace_threads(pace, size);
 }
 
+/* Counts a pass, or a head, for the statistics. */
+static void count_time(ft_engine *engine, int64_t us)
+{
+    if (!engine->warm_threads)
+        engine->compute_us += (uint64_t)us;
+}
+
+static void count_threads(ft_engine *engine, int n_threads)
+{
+    engine->alone += !engine->warm_threads && n_threads == 1 && engine->backends.n_threads > 1;
+}
+
 static void saw_pass(const ft_engine *engine, ft_pace *pace, const ft_pace_size *size,
                      int n_threads, int64_t us)
 {
@@ -85,9 +97,12 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
     engine->pass_threads = n_threads;
     ft_status status = ft_graph_cache_compute(engine->graphs, g);
     engine->pass_threads = 0;
+    const int64_t us = ft_clock_now_us(&engine->clock) - start_us;
+    count_time(engine, us);
+    if (status == FT_OK)
+        count_threads(engine, n_threads);
     if (!beside_another(engine)) /* else the time is partly the other's */
-        saw_pass(engine, &engine->pace, size, n_threads,
-                 ft_clock_now_us(&engine->clock) - start_us);
+        saw_pass(engine, &engine->pace, size, n_threads, us);
     ft_turn_give_back(engine->turn);
     return status;
 }
@@ -146,6 +161,8 @@ static ft_status run_by_layer(ft_engine *engine, ft_error *err)
     ft_status status = ft_layers_run(&engine->layers, &engine->batch, &pass, err);
     if (status != FT_OK)
         return status;
+    count_time(engine, pass.compute_us);
+    count_threads(engine, pass.n_threads);
     /* With more threads the rest would have taken at least the limit. */
     saw_pass(engine, &engine->pace, &size, n_threads,
              pass.n_threads < n_threads ? pass.limit_us : pass.compute_us);
@@ -201,8 +218,9 @@ ft_status ft_engine_run_head(ft_engine *engine, const uint32_t *rows, uint32_t n
     engine->give_up_us = 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     ft_status status = ft_graph_cache_compute(engine->graphs, g);
-    saw_pass(engine, &engine->head_pace, &size, n_threads,
-             ft_clock_now_us(&engine->clock) - start_us);
+    const int64_t us = ft_clock_now_us(&engine->clock) - start_us;
+    count_time(engine, us);
+    saw_pass(engine, &engine->head_pace, &size, n_threads, us);
     ft_turn_give_back(engine->turn);
     engine->logits = g->result->data;
     if (status != FT_OK) {

@@ -24,6 +24,7 @@ void ft_answer_publish(ft_verifier *v)
     v->stats.kv_used = es.blocks > 0 ? 1 - (double)es.blocks_free / es.blocks : 0;
     v->stats.kv_blocks_cached = es.blocks_cached;
     v->stats.prefix_evicted = es.prefix_evicted;
+    v->stats.passes_alone = es.alone;
     v->stats.heads = es.heads;
     v->stats.head_rows = es.head_rows;
     read_streamed(v);

@@ -46,6 +46,8 @@
       "Passes that failed. The work of a failed pass is computed again, by halves.")               \
     F(SIZES, passes, "pass_rows", "Rows of a forward pass.")                                       \
     F(SIZES, chunks, "prefill_chunk_rows", "Rows of a prompt's chunk.")                            \
+    F(COUNTER, passes_alone, "passes_alone_total",                                                 \
+      "Passes on one thread where there are several, as one was faster.")                          \
     F(COUNTER, heads, "head_runs_total", "Runs of the output head.")                               \
     F(COUNTER, head_rows, "head_rows_total", "Rows whose logits were computed.")                   \
     F(WORK, forward_us, "pass_seconds_total",                                                      \

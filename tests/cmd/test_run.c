@@ -237,6 +237,56 @@ static void test_no_log_unless_asked(void **state)
     assert_int_equal(first_word(command), EOF);
 }
 
+/* Standard error of an answer. */
+static void say_of(const char *args, char *said, size_t n)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "'%s' run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 --seed 5 --no-memory %s "
+             "2>&1 >/dev/null",
+             getenv("FT_BINARY"), target, draft, args);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    said[fread(said, 1, n - 1, out)] = 0;
+    assert_int_equal(pclose(out), 0);
+}
+
+/* Two lines more, about what the answer's statistics say. */
+static void test_verbose(void **state)
+{
+    char said[4096];
+    unsigned passes, ahead, kept, rounds, alone;
+    (void)state;
+    say_of("--draft 3", said, sizeof said);
+    assert_null(strstr(said, "[draft:"));
+    say_of("--draft 3 --verbose", said, sizeof said);
+    const char *at_draft = strstr(said, "\n[draft: "), *at_target = strstr(said, "\n[target: ");
+    assert_true(at_draft && at_target && at_draft < at_target);
+    assert_int_equal(sscanf(at_draft,
+                            "\n[draft: %u passes of %*f ms on 1 of 1 threads; %u ahead of a "
+                            "verdict, %u tokens of them kept]",
+                            &passes, &ahead, &kept),
+                     3);
+    assert_true(passes > 0 && ahead == 0 && kept == 0);
+    assert_int_equal(sscanf(at_target,
+                            "\n[target: %u passes of %*f ms on 1 of 1 threads; behind a draft in "
+                            "%u rounds, for %u tokens without one]",
+                            &passes, &rounds, &alone),
+                     3);
+    assert_true(passes >= rounds && rounds > 0 && alone < 40);
+    say_of("--draft 3 --verbose --proactive", said, sizeof said);
+    at_draft = strstr(said, "\n[draft: ");
+    assert_int_equal(sscanf(at_draft, "\n[draft: %u passes of %*f ms on 1 of 1 threads; %u ahead",
+                            &passes, &ahead),
+                     2);
+    assert_true(ahead > 0 && passes > ahead);
+    assert_non_null(strstr(said, "rounds, beside the next one, for"));
+    say_of("--no-speculation --verbose", said, sizeof said);
+    assert_non_null(strstr(said, "\n[draft: no model; 0 ahead"));
+    assert_non_null(strstr(said, "behind a draft in 0 rounds"));
+    program_refuses("--verbose is for text", "run -m '%s' -p hello --json --verbose", target);
+}
+
 /* ---- what is kept ---- */
 
 /* Packed weights are in the cache folder, where a second start finds them; the text is the same. */
@@ -324,9 +374,13 @@ static void test_provisional_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way_to_draft),  cmocka_unit_test(test_files_are_opened_once),
-        cmocka_unit_test(test_what_says_nothing),   cmocka_unit_test(test_provisional_text),
-        cmocka_unit_test(test_no_log_unless_asked), cmocka_unit_test(test_file_of_prompts),
+        cmocka_unit_test(test_every_way_to_draft),
+        cmocka_unit_test(test_files_are_opened_once),
+        cmocka_unit_test(test_what_says_nothing),
+        cmocka_unit_test(test_provisional_text),
+        cmocka_unit_test(test_no_log_unless_asked),
+        cmocka_unit_test(test_file_of_prompts),
+        cmocka_unit_test(test_verbose),
         cmocka_unit_test(test_pack_cache),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

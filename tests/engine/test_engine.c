@@ -276,12 +276,43 @@ static void test_warm(void **state)
     assert_int_equal(after.blocks_free, before.blocks_free);
     assert_int_equal(after.n_seqs, before.n_seqs);
     assert_true(after.forwards == before.forwards && after.rows == before.rows);
+    assert_true(after.alone == before.alone && after.compute_us == before.compute_us);
     assert_true(after.heads == before.heads && after.head_rows == before.head_rows);
     assert_int_equal(ft_seq_create(f->engine, NULL, &seq), FT_OK);
     ft_segment s = {.seq = seq, .n = 3, .tokens = tokens, .want = &want};
     assert_int_equal(ft_engine_forward(f->engine, &s, 1, NULL), FT_OK);
     assert_non_null(ft_engine_logits(f->engine, 0));
     ft_seq_destroy(seq);
+}
+
+/* The first pass is on one thread, as nothing is known (pace.h): it is counted where there are
+ * more. */
+static void test_counts(void **state)
+{
+    fixture *f = *state;
+    const int32_t tokens[] = {5, 6, 7};
+    const uint64_t want = 4;
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        ft_engine *engine = NULL;
+        ft_engine_stats stats;
+        ft_seq *seq = NULL;
+        const ft_engine_opts opts = {.model = f->model,
+                                     .kv_tok = 96,
+                                     .max_batch_tok = 32,
+                                     .max_logits = 16,
+                                     .n_threads = n_threads};
+        assert_int_equal(ft_engine_create(&opts, NULL, &engine), FT_OK);
+        assert_int_equal(ft_seq_create(engine, NULL, &seq), FT_OK);
+        ft_segment s = {.seq = seq, .n = 3, .tokens = tokens, .want = &want};
+        assert_int_equal(ft_engine_forward(engine, &s, 1, NULL), FT_OK);
+        ft_engine_get_stats(engine, &stats);
+        assert_int_equal(stats.forwards, 1);
+        assert_int_equal(stats.alone, n_threads - 1);
+        assert_int_equal(stats.n_threads, n_threads);
+        assert_true(stats.compute_us > 0);
+        ft_seq_destroy(seq);
+        ft_engine_destroy(engine);
+    }
 }
 
 static void test_bad_options(void **state)
@@ -306,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_kv_types),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_warm),
+        cmocka_unit_test(test_counts),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
