@@ -27,36 +27,48 @@ static const char *json_reason(const json_error_t *e)
     return "the syntax is wrong";
 }
 
-typedef struct sizes {
-    size_t objects, values; /* of all kinds */
-    size_t text_bytes;      /* of the decoded strings, at least */
-} sizes;
-
-static bool is_too_many(const sizes *s)
+static bool is_too_many(const ft_http_sizes *s)
 {
     return s->objects > FT_HTTP_OBJECTS_MAX || s->values > FT_HTTP_VALUES_MAX;
 }
 
 /* Counts before anything is parsed, until it is too much: one value behind each '[' , '{' and ','
- * outside strings; one byte for an escape, which may stand for up to three. */
-static sizes count(const char *body, size_t n, size_t most_text_bytes)
+ * outside strings; one byte for an escape, which may stand for up to three. Returns the bytes of
+ * the decoded strings, at least. */
+static size_t count(const char *body, size_t n, size_t most_text_bytes, ft_http_sizes *s)
 {
-    sizes s = {.values = 1};
+    size_t text_bytes = 0;
     bool text = false;
-    for (size_t i = 0; i < n && !is_too_many(&s) && s.text_bytes <= most_text_bytes; i++) {
+    s->values++;
+    for (size_t i = 0; i < n && !is_too_many(s) && text_bytes <= most_text_bytes; i++) {
         const char c = body[i];
         if (text) {
             if (c == '\\') /* what is escaped ends no string */
                 i += i + 1 < n && body[i + 1] == 'u' ? 5 : 1;
             text = c != '"';
-            s.text_bytes += text;
+            text_bytes += text;
         } else {
             text = c == '"';
-            s.objects += c == '{';
-            s.values += c == '{' || c == '[' || c == ',';
+            s->objects += c == '{';
+            s->values += c == '{' || c == '[' || c == ',';
         }
     }
-    return s;
+    return text_bytes;
+}
+
+static ft_status too_many(const char *param, ft_http_fail *fail)
+{
+    return ft_http_fail_set(fail, 413, "body_too_large", param,
+                            "The body holds more values than this server accepts: %d objects, "
+                            "%d values of all kinds.",
+                            FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
+}
+
+ft_status ft_http_body_add(const char *text, size_t n, const char *param, ft_http_sizes *sum,
+                           ft_http_fail *fail)
+{
+    (void)count(text, n, SIZE_MAX, sum);
+    return is_too_many(sum) ? too_many(param, fail) : FT_OK;
 }
 
 /* Parsing costs about ten times as much as counting: what has too much is refused before that. */
@@ -66,13 +78,11 @@ static ft_status check_sizes(const char *body, size_t n, const char *text, size_
     const size_t most = most_bytes < (SIZE_MAX - FT_HTTP_OTHER_BYTES) / 2
                             ? 2 * most_bytes + FT_HTTP_OTHER_BYTES /* a prediction is text, too */
                             : SIZE_MAX;
-    const sizes s = count(body, n, most);
-    if (is_too_many(&s))
-        return ft_http_fail_set(fail, 413, "body_too_large", NULL,
-                                "The body holds more values than this server accepts: %d objects, "
-                                "%d values of all kinds.",
-                                FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
-    if (s.text_bytes <= most)
+    ft_http_sizes sizes = {0};
+    const size_t text_bytes = count(body, n, most, &sizes);
+    if (is_too_many(&sizes))
+        return too_many(NULL, fail);
+    if (text_bytes <= most)
         return FT_OK;
     return ft_http_fail_set(fail, 400, "context_length_exceeded", text,
                             "The body's strings have more than %zu bytes, and the model's context "

@@ -16,6 +16,16 @@
 /* A body has so many bytes beside its text and its prediction: names of fields, stop strings. */
 #define FT_HTTP_OTHER_BYTES ((size_t)64 << 10)
 
+/* The values of texts that are JSON. */
+typedef struct ft_http_sizes {
+    size_t objects, values; /* values: of all kinds */
+} ft_http_sizes;
+
+/* Adds those of a string in a body that will be parsed, too, before it is. param: its path.
+ * FT_INVALID: 413, as together they are too many. */
+FT_WARN_UNUSED ft_status ft_http_body_add(const char *text, size_t n, const char *param,
+                                          ft_http_sizes *sum, ft_http_fail *fail);
+
 /* Parses body[0..n). text: the field that holds most of it. FT_INVALID: 400, also for strings that
  * have FT_HTTP_OTHER_BYTES more than twice most_bytes, those of the longest text; 413 if it has too
  * many values. FT_NOMEM. */

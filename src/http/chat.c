@@ -15,7 +15,8 @@ typedef struct reader {
     json_t *root;
     ft_http_fail *fail;
     ft_http_parsed *out;
-    size_t n_calls; /* of all messages so far */
+    size_t n_calls;          /* of all messages so far */
+    ft_http_sizes arguments; /* of all calls so far */
 } reader;
 
 static ft_status wrong(reader *r, const char *code, const char *path, const char *expected)
@@ -123,6 +124,11 @@ static ft_status read_call(reader *r, json_t *v, const char *list, size_t i, ft_
     if (status != FT_OK)
         return status;
     snprintf(path, sizeof path, "%.80s[%zu].function.arguments", list, i);
+    if (json_is_string(arguments))
+        status = ft_http_body_add(json_string_value(arguments), json_string_length(arguments), path,
+                                  &r->arguments, r->fail);
+    if (status != FT_OK)
+        return status;
     if (!json_is_string(arguments) || !is_json_object(arguments))
         return wrong(r, json_is_string(arguments) ? "invalid_value" : "invalid_type", path,
                      "a string that is a JSON object");

@@ -130,13 +130,17 @@ static ft_status add_call(ft_http_translation *t, json_t *item, size_t i)
     json_t *id = string_of(t, item, "call_id", i),
            *name = id ? string_of(t, item, "name", i) : NULL,
            *arguments = name ? string_of(t, item, "arguments", i) : NULL;
+    char path[48];
+    ft_http_sizes sizes = {0};
     if (!arguments)
+        return FT_INVALID;
+    snprintf(path, sizeof path, "input[%zu].arguments", i);
+    if (ft_http_body_add(json_string_value(arguments), json_string_length(arguments), path, &sizes,
+                         t->fail) != FT_OK)
         return FT_INVALID;
     json_t *parsed = json_loads(json_string_value(arguments), JSON_REJECT_DUPLICATES, NULL);
     const bool object = json_is_object(parsed);
-    char path[48];
     json_decref(parsed);
-    snprintf(path, sizeof path, "input[%zu].arguments", i);
     return object ? ft_http_translate_call(t, id, name, json_incref(arguments))
                   : wrong(t, path, "a JSON object, as a string");
 }

@@ -253,6 +253,33 @@ static void test_many_values(void **state)
     }
 }
 
+/* So are those in the arguments of all calls together, which are JSON in strings. */
+#define CALL "{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[0"
+#define CALLS                                                                       \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\"," \
+    "\"tool_calls\":[" CALL
+static void test_many_arguments(void **state)
+{
+    const size_t half = FT_HTTP_VALUES_MAX / 2 - 3; /* and three beside */
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        ft_http_parsed p;
+        ft_http_fail fail;
+        char *first = repeat(CALLS, ",0", half + more, "]}\"}},");
+        char *second = repeat(CALL, ",0", half, "]}\"}}]}]}");
+        char *body = repeat(first, second, 1, "");
+        const ft_status status = parse(body, true, &fail, &p);
+        assert_int_equal(status, more ? FT_INVALID : FT_OK);
+        if (status == FT_OK)
+            ft_http_parsed_deinit(&p);
+        else
+            assert_string_equal(fail.code, "body_too_large");
+        free(first);
+        free(second);
+        free(body);
+    }
+}
+
 static void test_bad_json(void **state)
 {
     static const bad_case cases[] = {
@@ -800,19 +827,19 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),          cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),      cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_several),       cmocka_unit_test(test_names),
-        cmocka_unit_test(test_prediction),    cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_unsupported),   cmocka_unit_test(test_template_args),
-        cmocka_unit_test(test_constraints),   cmocka_unit_test(test_tool_choice),
-        cmocka_unit_test(test_tools),         cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_bad_penalties), cmocka_unit_test(test_long_name),
-        cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_bad_chat),      cmocka_unit_test(test_bad_fields),
-        cmocka_unit_test(test_bad_prompts),   cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),           cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),       cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),       cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_many_arguments), cmocka_unit_test(test_several),
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_prediction),
+        cmocka_unit_test(test_bad_prediction), cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_template_args),  cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_tool_choice),    cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_penalties),      cmocka_unit_test(test_bad_penalties),
+        cmocka_unit_test(test_long_name),      cmocka_unit_test(test_long_strings),
+        cmocka_unit_test(test_deep),           cmocka_unit_test(test_bad_chat),
+        cmocka_unit_test(test_bad_fields),     cmocka_unit_test(test_bad_prompts),
+        cmocka_unit_test(test_other_model),    cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
