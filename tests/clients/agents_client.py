@@ -131,31 +131,65 @@ def check_instructor(url, model):
     import openai
     import pydantic
 
-    class Place(pydantic.BaseModel):
+    class Weather(pydantic.BaseModel):
+        """Weather of a city"""
         city: typing.Literal["Oslo", "Paris"]
-        days: int
+        days: int = pydantic.Field(ge=1, le=7)
 
     client = instructor.from_openai(openai.OpenAI(base_url=url, api_key="any"), mode=instructor.Mode.TOOLS)
-    place = client.chat.completions.create(model=model, response_model=Place, max_tokens=80, seed=7,
-                                           messages=[{"role": "user", "content": PROMPT}])
-    check(place.city in CITIES, "instructor: an object")
+    ask = {"model": model, "max_tokens": 80, "seed": 7}
+    history = [{"role": "user", "content": PROMPT}]
+    asked, said = client.create_with_completion(**ask, response_model=Weather, messages=history)  # requires a call of Weather
+    check_arguments(asked.model_dump(), "instructor")
+    message = said.choices[0].message
+    check([call.function.name for call in message.tool_calls] == ["Weather"], "instructor: one call")
+    history += [message.model_dump(exclude_none=True),
+                {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": RESULT}]
+    tools = [{"type": "function", "function": {"name": "Weather", "parameters": Weather.model_json_schema()}}]
+    last = client.create(**ask, response_model=None, messages=history, tools=tools, tool_choice="none").choices[0]
+    check(last.message.content and not last.message.tool_calls, "instructor: an answer behind the result")
 
 
-def check_pydantic_ai(url, model):
+def pydantic_ai_model(url, model):
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    return OpenAIChatModel(model, provider=OpenAIProvider(base_url=url, api_key="any"))
+
+
+def check_pydantic_ai_tool(url, model):
     import typing
 
     import pydantic
     import pydantic_ai
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
+    called = []
+    agent = pydantic_ai.Agent(pydantic_ai_model(url, model), model_settings=lambda _: {
+        "max_tokens": 80, "seed": 7, "tool_choice": "none" if called else "required"})
+
+    @agent.tool_plain
+    def weather(city: typing.Literal["Oslo", "Paris"], days: typing.Annotated[int, pydantic.Field(ge=1, le=7)]) -> str:
+        """Weather of a city"""
+        called.append({"city": city, "days": days})
+        return RESULT
+
+    run = agent.run_sync(PROMPT)
+    check(len(called) == 1, "pydantic-ai: one call")
+    check_arguments(called[0], "pydantic-ai")
+    results = [part.content for message in run.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+    check(results == [RESULT] and run.output, "pydantic-ai: an answer behind the result")
+
+
+def check_pydantic_ai_object(url, model):
+    import typing
+
+    import pydantic
+    import pydantic_ai
     called = []
 
     class Place(pydantic.BaseModel):
         city: typing.Literal["Oslo", "Paris"]
         warm: bool
 
-    served = OpenAIChatModel(model, provider=OpenAIProvider(base_url=url, api_key="any"))
-    agent = pydantic_ai.Agent(served, output_type=Place, model_settings={"max_tokens": 80, "seed": 7})
+    agent = pydantic_ai.Agent(pydantic_ai_model(url, model), output_type=Place, model_settings={"max_tokens": 80, "seed": 7})
 
     @agent.output_validator
     def note(place):
@@ -167,7 +201,8 @@ def check_pydantic_ai(url, model):
 
 
 CLIENTS = [("openai", check_openai_chat), ("openai", check_openai_parse), ("openai", check_openai_responses), ("anthropic", check_anthropic),
-           ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai)]
+           ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai_tool),
+           ("pydantic_ai", check_pydantic_ai_object)]
 
 
 def main(url):
