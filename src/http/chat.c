@@ -171,12 +171,13 @@ static ft_status read_result(reader *r, json_t *message, size_t i, ft_chat_messa
 static ft_status read_content(reader *r, json_t *message, size_t i, ft_chat_message *m)
 {
     char path[PATH_SIZE];
-    json_t *content = json_object_get(message, "content");
+    json_t *content = member(message, "content");
+    const bool empty = !content || json_is_array(content); /* what has parts is joined */
     ft_status status = FT_OK;
     snprintf(path, sizeof path, "messages[%zu].content", i);
     if (json_array_size(content) > 0)
         status = ft_http_join_parts(message, path, "\n", r->fail);
-    else if (!json_is_string(content) && !(m->n_calls > 0 && (!content || json_is_null(content))))
+    else if (!json_is_string(content) && !(m->n_calls > 0 && empty))
         status = wrong(r, "invalid_type", path, "a string or a list of text parts");
     m->content = json_string_value(json_object_get(message, "content"));
     return status;

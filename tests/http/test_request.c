@@ -625,6 +625,28 @@ static void test_tool_choice(void **state)
     ft_http_parsed_deinit(&p);
 }
 
+/* Beside calls, content may be absent, null, or a list without parts, as instructor writes null. */
+static void test_no_content(void **state)
+{
+    static const char *const none[] = {"null", "[]"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        ft_http_fail fail;
+        ft_http_parsed p;
+        char body[400];
+        snprintf(body, sizeof body,
+                 TALK(",{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"a\","
+                      "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]"),
+                 none[i]);
+        assert_int_equal(parse(body, true, &fail, &p), FT_OK);
+        assert_null(p.request.conversation.messages[1].content);
+        ft_http_parsed_deinit(&p);
+        snprintf(body, sizeof body, TALK(",{\"role\":\"assistant\",\"content\":%s}]"), none[i]);
+        assert_int_equal(parse(body, true, &fail, &p), FT_INVALID);
+        assert_string_equal(fail.param, "messages[1].content");
+    }
+}
+
 static void test_tools(void **state)
 {
     static const bad_case bad[] = {
@@ -834,12 +856,13 @@ int main(void)
         cmocka_unit_test(test_names),          cmocka_unit_test(test_prediction),
         cmocka_unit_test(test_bad_prediction), cmocka_unit_test(test_unsupported),
         cmocka_unit_test(test_template_args),  cmocka_unit_test(test_constraints),
-        cmocka_unit_test(test_tool_choice),    cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_penalties),      cmocka_unit_test(test_bad_penalties),
-        cmocka_unit_test(test_long_name),      cmocka_unit_test(test_long_strings),
-        cmocka_unit_test(test_deep),           cmocka_unit_test(test_bad_chat),
-        cmocka_unit_test(test_bad_fields),     cmocka_unit_test(test_bad_prompts),
-        cmocka_unit_test(test_other_model),    cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_tool_choice),    cmocka_unit_test(test_no_content),
+        cmocka_unit_test(test_tools),          cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_bad_penalties),  cmocka_unit_test(test_long_name),
+        cmocka_unit_test(test_long_strings),   cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),       cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts),    cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
