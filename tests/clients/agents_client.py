@@ -143,7 +143,7 @@ def check_instructor(url, model):
     check_arguments(asked.model_dump(), "instructor")
     message = said.choices[0].message
     check([call.function.name for call in message.tool_calls] == ["Weather"], "instructor: one call")
-    history += [message.model_dump(exclude_none=True),
+    history += [message.model_dump(include={"role", "content", "tool_calls"}),
                 {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": RESULT}]
     tools = [{"type": "function", "function": {"name": "Weather", "parameters": Weather.model_json_schema()}}]
     last = client.create(**ask, response_model=None, messages=history, tools=tools, tool_choice="none").choices[0]
