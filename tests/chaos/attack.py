@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One client attacks, eight chat: theirs all finish with the texts of the quiet run, the server's memory
-grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2.
+grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2: it floods with calls, connections
+and bodies, and with work: schemas, regexes, arguments of calls in a history.
 
 While the attack is on, an edge starts and four people chat through it; four chat with the server's own
 API. So streams, connections, Info and HTTP must all find room. The long form also compares the 99th
@@ -16,7 +17,7 @@ import time
 
 import chat
 import world as w
-from attacker import KINDS
+from attacker import BODIES, KINDS
 
 PEOPLE = 8
 TOKENS = 64
@@ -24,7 +25,13 @@ TURNS = 5
 LONG_TOKENS = 256  # in the long form: most pieces come when all prompts have been read
 CROWDS = 3         # one after the other in a turn: a second that is slow by chance must not decide
 P99_MOST = 1.1
+# The server's own template: chatml and calls.
+TEMPLATE = """{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}
+{%- for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}
+{{- '<|im_start|>assistant\n' }}
+"""
 IDLE_S = 5  # --idle-s of the server: longer than a person here is ever silent
+EXPECTED = {"200", "400", "413", "429", "503"}  # what an attacker's requests may get
 ATTACKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attacker.py")
 
 
@@ -100,6 +107,9 @@ def under(world, kind, server, asked, pool=None, edge=None):
                 world.check(False, f"{kind}: {e}")
                 answers = []
         facts = attacker.end()
+    if kind in BODIES:
+        odd = set(facts.get("statuses", {"none": 0})) - EXPECTED
+        world.check(not odd, f"{kind}: the attacker got {odd} of {facts}")
     same = world.same(answers, kind) if answers else "0"
     world.check(memory.growth < world.memory_mb,
                 f"{kind}: memory grew by {memory.growth:.0f} MB, {world.memory_mb} are allowed")
@@ -115,6 +125,11 @@ def serve(world):
     flags = []
     if world.knows("serve", "--idle-s"):
         flags += ["--idle-s", str(IDLE_S)]
+    if world.knows("serve", "--chat-template"):
+        template = world.path("template.jinja")
+        with open(template, "w") as file:
+            file.write(TEMPLATE)
+        flags += ["--chat-template", template]
     return chat.full_server(world, *flags, core=world.server_core)
 
 

@@ -7,6 +7,7 @@ or ends is opened again once a second: an attacker does not give up. At the end 
 with what it had.
 """
 import argparse
+import itertools
 import json
 import resource
 import select
@@ -29,11 +30,52 @@ CALLS = {  # kind: (method, first message, how many)
 }
 CONNECTIONS = 2000
 BODY_BYTES = 8 << 20
-BODIES = {  # kind: (path, body)
+SCHEMA_BYTES = 64 << 10     # the most that a server takes
+SCHEMA_LEVELS = 30          # with 60 brackets in brackets, of 64
+ARGUMENTS_BYTES = (10 << 20, BODY_BYTES - 1000, 100 << 10)  # the last ones reach the template
+REGEXES = ("(a|b)*a(a|b){18}", "((a{1,40}){1,40}){1,40}", "(x+x+)+y", "(.*,){30}=", "(a?){3000}a{3000}",
+           "([a-z]{0,200} ){0,200}", "(a|aa|aaa|aaaa)*b", "(.|..|...)*#(.*.*)*")
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"))
+
+
+def chat_body(**fields):
+    return compact({"messages": [{"role": "user", "content": "x"}], "max_tokens": 16, **fields}).encode()
+
+
+def nested_any_of(i):
+    """64 KiB of anyOf in anyOf, another one for each i."""
+    schema, room = {"const": i}, SCHEMA_BYTES // SCHEMA_LEVELS - 12
+    for level in range(SCHEMA_LEVELS):
+        other = ({"type": "string", "maxLength": i % 100 + level}, {"type": "array", "items": {"type": "integer"}},
+                 {"enum": [f"{i}.{level}", None]}, {"type": "number"})[(i + level) % 4]
+        schema = {"anyOf": [other] * (room // (len(compact(other)) + 1)) + [schema]}
+    return chat_body(response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
+
+
+def regex(i):
+    return chat_body(regex=REGEXES[i % len(REGEXES)] + str(i))
+
+
+def arguments(i):
+    """A call in the history: one value or very many."""
+    n = ARGUMENTS_BYTES[i % len(ARGUMENTS_BYTES)]
+    text = '{"a": "' + "b" * n + '"}' if i % 2 else '{"a": [' + "0," * (n // 2) + "0]}"
+    call = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": text}}
+    return chat_body(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                               {"role": "tool", "tool_call_id": "call00001", "content": "y"}])
+
+
+BODIES = {  # kind: (path, its body number i)
     "values": ("/v1/chat/completions",
-               lambda: b'{"messages":[' + b"{}," * (BODY_BYTES // 3 - 10) + b"{}]}"),
-    "brackets": ("/v1/completions", lambda: b'{"prompt":"' + b"<" * (BODY_BYTES - 100) + b'"}'),
-    "letters": ("/v1/completions", lambda: b'{"prompt":"' + b"abcdefgh" * (1 << 17) + b'"}'),
+               lambda i: b'{"messages":[' + b"{}," * (BODY_BYTES // 3 - 10) + b"{}]}"),
+    "brackets": ("/v1/completions", lambda i: b'{"prompt":"' + b"<" * (BODY_BYTES - 100) + b'"}'),
+    "letters": ("/v1/completions", lambda i: b'{"prompt":"' + b"abcdefgh" * (1 << 17) + b'"}'),
+    "schemas": ("/v1/chat/completions", nested_any_of),
+    "regexes": ("/v1/chat/completions", regex),
+    "arguments": ("/v1/chat/completions", arguments),
 }
 KINDS = [*CALLS, "connections", *BODIES]
 
@@ -132,15 +174,14 @@ class Connections:
 
 
 class Bodies:
-    """Four threads that send one body again and again."""
+    """Four threads that send one body after the other."""
 
     THREADS = 4
 
     def __init__(self, args, path, body):
         self.port, self.source = args.http, args.source
-        self.request = (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{args.http}\r\n"
-                        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                        ).encode() + body
+        self.path, self.body = path, body
+        self.numbers = itertools.count()
         self.sent = 0
         self.statuses = {}
         self.lock = threading.Lock()
@@ -156,13 +197,18 @@ class Bodies:
             if status == "none":
                 time.sleep(0.1)
 
+    def _request(self):
+        body = self.body(next(self.numbers))
+        return (f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+
     def _send_one(self):
         """The status that the server gave, also if it closed before it had read all."""
-        answer = b""
+        answer, request = b"", self._request()
         try:
             with socket.create_connection(("127.0.0.1", self.port), 60, (self.source, 0)) as s:
                 try:
-                    s.sendall(self.request)
+                    s.sendall(request)
                 except (BrokenPipeError, ConnectionResetError):
                     pass
                 answer = s.recv(1 << 12)
@@ -184,8 +230,7 @@ def make(args):
     if args.kind in CALLS:
         return Calls(args, *CALLS[args.kind])
     if args.kind in BODIES:
-        path, body = BODIES[args.kind]
-        return Bodies(args, path, body())
+        return Bodies(args, *BODIES[args.kind])
     return Connections(args)
 
 
