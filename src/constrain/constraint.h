@@ -84,11 +84,15 @@ size_t ft_grammar_bytes(const ft_grammar *grammar);
 
 /* ---- matching ---- */
 
-/* Stands behind tokens of a text, all of which the grammar allows. One thread at a time. */
+/* Stands behind tokens of a text, all of which the grammar allows. One thread at a time. A matcher
+ * without a grammar follows no tokens and allows none. */
 typedef struct ft_matcher ft_matcher;
 
-/* Stands at the beginning. Holds a reference. Errors as ft_matcher_status. */
+/* Stands at the beginning. Holds a reference. grammar: NULL: ft_matcher_begin sets it. Errors as
+ * ft_matcher_status. */
 FT_WARN_UNUSED ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out);
+/* Gives a grammar to a matcher that has none. On an error it still has none. */
+FT_WARN_UNUSED ft_status ft_matcher_begin(ft_matcher *matcher, ft_grammar *grammar, ft_error *err);
 /* NULL is legal. */
 void ft_matcher_destroy(ft_matcher *matcher);
 
@@ -107,9 +111,9 @@ int32_t ft_matcher_only(ft_matcher *matcher);
 /* Appends the bytes with which every text goes on that fits; nothing: there are several ways, or
  * the text may end here. Tokens may spell them in several ways, and go beyond them. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out);
-/* What it is made of; borrowed. */
+/* What it is made of; borrowed; NULL: it has none yet. */
 ft_grammar *ft_matcher_grammar(const ft_matcher *matcher);
-/* A token that ends a text: what is left to draw where no token may follow. */
+/* A token that ends a text: what is left to draw where no token may follow. Wants a grammar. */
 int32_t ft_matcher_end(const ft_matcher *matcher);
 /* Not FT_OK: a call failed, and what it and later ones said is not to be used. FT_NOMEM;
  * FT_INVALID: to look at all that the text may mean takes too much work, on every machine. */

@@ -319,14 +319,33 @@ static ft_status answer(ft_grammars *g, place *p, ft_error *err, ft_grammar **ou
     return status;
 }
 
-/* Under the lock. */
+static place *place_of(ft_grammars *g, const ft_constraint *c, const char *whose)
+{
+    for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        if (is(p, c, whose))
+            return p;
+    return NULL;
+}
+
+/* Under the lock. What has a place has been checked. */
 static ft_status look(ft_grammars *g, const ft_constraint *c, const char *whose, ft_error *err,
                       ft_grammar **out)
 {
-    place *p = g->places;
-    while (p < g->places + FT_GRAMMARS_MAX && !is(p, c, whose))
-        p++;
-    return p < g->places + FT_GRAMMARS_MAX ? answer(g, p, err, out) : queue(g, c, whose, err);
+    place *p = place_of(g, c, whose);
+    return p ? answer(g, p, err, out) : queue(g, c, whose, err);
+}
+
+/* Takes the lock. On an error it is free. */
+static ft_status begin(ft_grammars *g, const ft_constraint *c, const char *whose, ft_error *err)
+{
+    pthread_mutex_lock(&g->lock);
+    if (place_of(g, c, whose))
+        return FT_OK;
+    pthread_mutex_unlock(&g->lock);
+    const ft_status status = ft_constraint_check(c, err);
+    if (status == FT_OK)
+        pthread_mutex_lock(&g->lock);
+    return status;
 }
 
 ft_status ft_grammars_wait(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
@@ -335,10 +354,9 @@ ft_status ft_grammars_wait(ft_grammars *grammars, const ft_constraint *c, const 
     const char *whose = tenant ? tenant : "";
     const int64_t deadline_us = ft_deadline_us(wait_us);
     *out = NULL;
-    ft_status status = ft_constraint_check(c, err);
+    ft_status status = begin(grammars, c, whose, err);
     if (status != FT_OK)
         return status;
-    pthread_mutex_lock(&grammars->lock);
     bool late = wait_us == 0;
     status = look(grammars, c, whose, err, out);
     while (status == FT_OK && !*out && !late) {

@@ -49,6 +49,11 @@ ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out
     return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
 }
 
+ft_status ft_matcher_begin(ft_matcher *matcher, ft_grammar *grammar, ft_error *err)
+{
+    return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
+}
+
 void ft_matcher_destroy(ft_matcher *matcher) {}
 
 bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, const int32_t *b,

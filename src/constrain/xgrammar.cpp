@@ -124,15 +124,15 @@ struct ft_grammar {
 };
 
 struct ft_matcher {
-    xgrammar::GrammarMatcher at;
-    ft_grammar *grammar;
+    std::optional<xgrammar::GrammarMatcher> at;
+    ft_grammar *grammar = nullptr; /* NULL: there is none yet, and no `at` */
     std::vector<int32_t> followed; /* the tokens that it stands behind */
     std::vector<int32_t> mask;
     /* What was forced behind the first so many of them, while it stands behind these. */
     std::string forced;
-    size_t forced_at;
-    uint64_t excess_left; /* of EXCESS_WORK */
-    ft_status status;     /* not FT_OK: it is not used any more */
+    size_t forced_at = 0;
+    uint64_t excess_left = EXCESS_WORK;
+    ft_status status = FT_INVALID; /* not FT_OK: it is not used yet, or not any more */
 };
 
 /* A matcher may work for one token. */
@@ -348,11 +348,9 @@ static xgrammar::Grammar read(const ft_constrain_vocab *vocab, const ft_constrai
     }
 }
 
-/* One line, as ft_error wants it. */
-static ft_status refuse(ft_error *err, std::string why)
+static ft_status refuse(ft_error *err, const char *why)
 {
-    std::replace(why.begin(), why.end(), '\n', ' ');
-    return ft_error_set(err, FT_INVALID, "constraint: %.300s", why.c_str());
+    return ft_error_set(err, FT_INVALID, "constraint: %.300s", why);
 }
 
 /* The states are counted before the expensive part: for each of them that part looks at every
@@ -362,7 +360,7 @@ static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c
 {
     const xgrammar::Grammar grammar = read(vocab, c);
     if (!compiling->warning.empty())
-        return refuse(err, compiling->warning);
+        return refuse(err, compiling->warning.c_str());
     xgrammar::GrammarCompiler shape(vocab->none, 1, false);
     const size_t bytes = shape.CompileGrammar(grammar).MemorySizeBytes();
     if (bytes > FT_CONSTRAINT_MAX_GRAMMAR_BYTES)
@@ -392,11 +390,7 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
     } catch (const std::bad_alloc &) {
         status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
     } catch (const std::exception &e) {
-        try {
-            status = refuse(err, e.what());
-        } catch (...) {
-            status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
-        }
+        status = refuse(err, e.what());
     } catch (...) {
         status = ft_error_set(err, FT_INTERNAL, "constraint: it cannot be compiled");
     }
@@ -433,21 +427,28 @@ ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out
 {
     *out = nullptr;
     try {
+        auto matcher = std::make_unique<ft_matcher>();
+        const ft_status status = grammar ? ft_matcher_begin(matcher.get(), grammar, err) : FT_OK;
+        if (status == FT_OK)
+            *out = matcher.release();
+        return status;
+    } catch (...) {
+        return say(FT_NOMEM, err);
+    }
+}
+
+ft_status ft_matcher_begin(ft_matcher *matcher, ft_grammar *grammar, ft_error *err)
+{
+    try {
         work_left = CALL_EXCESS_WORK;
-        const size_t n_vocab = (size_t)grammar->compiled.GetTokenizerInfo().GetVocabSize();
-        *out = new ft_matcher{xgrammar::GrammarMatcher(grammar->compiled),
-                              grammar,
-                              {},
-                              std::vector<int32_t>((n_vocab + 31) / 32),
-                              {},
-                              0,
-                              EXCESS_WORK,
-                              FT_OK};
+        const int n_vocab = grammar->compiled.GetTokenizerInfo().GetVocabSize();
+        matcher->mask.resize((size_t)(n_vocab + 31) / 32);
+        matcher->at.emplace(grammar->compiled);
     } catch (...) {
         return say(thrown(), err);
     }
-    ft_grammar_ref(grammar);
-    return FT_OK;
+    matcher->grammar = ft_grammar_ref(grammar);
+    return matcher->status = FT_OK;
 }
 
 void ft_matcher_destroy(ft_matcher *matcher)
@@ -472,7 +473,7 @@ static bool accept(ft_matcher *m, const int32_t *tokens, size_t n)
     for (size_t i = 0; i < n; i++) {
         m->followed.push_back(tokens[i]); /* first: it may throw */
         working w(m);
-        if (m->at.IsTerminated() || !m->at.AcceptToken(tokens[i])) {
+        if (m->at->IsTerminated() || !m->at->AcceptToken(tokens[i])) {
             m->followed.pop_back();
             return false;
         }
@@ -488,7 +489,7 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
     if (m->status != FT_OK)
         return false;
     try {
-        m->at.Rollback((int)(m->followed.size() - in_a - in_b));
+        m->at->Rollback((int)(m->followed.size() - in_a - in_b));
         m->followed.resize(in_a + in_b);
         if (m->followed.size() < m->forced_at)
             m->forced.clear();
@@ -503,10 +504,10 @@ bool ft_matcher_allows(ft_matcher *matcher, int32_t token)
 {
     try {
         working w(matcher);
-        if (matcher->status != FT_OK || matcher->at.IsTerminated() ||
-            !matcher->at.AcceptToken(token))
+        if (matcher->status != FT_OK || matcher->at->IsTerminated() ||
+            !matcher->at->AcceptToken(token))
             return false;
-        matcher->at.Rollback(1);
+        matcher->at->Rollback(1);
         return true;
     } catch (...) {
         matcher->status = thrown();
@@ -526,9 +527,9 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     tensor.shape = &shape;
     try {
         working w(m);
-        if (m->status != FT_OK || m->at.IsTerminated())
+        if (m->status != FT_OK || m->at->IsTerminated())
             return nullptr;
-        m->at.FillNextTokenBitmask(&tensor);
+        m->at->FillNextTokenBitmask(&tensor);
     } catch (...) {
         m->status = thrown();
         return nullptr;
@@ -567,11 +568,11 @@ ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
     ft_matcher *m = matcher;
     try {
         working w(m);
-        if (m->status != FT_OK || m->at.IsTerminated())
+        if (m->status != FT_OK || m->at->IsTerminated())
             return FT_OK;
         size_t gone = m->forced.empty() ? 0 : forced_gone(m);
         if (gone >= m->forced.size()) {
-            m->forced = m->at.FindJumpForwardString();
+            m->forced = m->at->FindJumpForwardString();
             m->forced_at = m->followed.size();
             gone = 0;
         }

@@ -328,6 +328,21 @@ ft_trace *ft_edge_trace(const ft_edge *edge)
     return edge->how.trace;
 }
 
+ft_status ft_edge_compile(ft_edge *edge, const ft_constraint *constraint, const char *key_name,
+                          int64_t wait_us, ft_error *err)
+{
+    ft_grammar *grammar = NULL;
+    if (constraint->kind == FT_CONSTRAINT_NONE || !edge->grammars)
+        return FT_OK;
+    const ft_status status =
+        ft_grammars_wait(edge->grammars, constraint, key_name, wait_us, err, &grammar);
+    const bool there = grammar != NULL;
+    ft_grammar_unref(grammar);
+    return status != FT_OK || there
+               ? status
+               : ft_error_set(err, FT_TIMEOUT, "edge: the constraint is not compiled in time");
+}
+
 ft_status ft_edge_health(ft_edge *edge, ft_error *err)
 {
     const ft_servers_asking asking = {.clock = edge->how.clock};

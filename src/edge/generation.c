@@ -16,7 +16,7 @@
 
 #define NO FT_GEN_ILLEGAL
 /* A usual constraint takes 5 ms to compile, less than Open takes; longer, and the user would wait
- * for nothing but better drafts. */
+ * for nothing but better drafts. Later rounds ask again. */
 #define MATCH_WAIT_US 100000
 
 /* In the order of ft_gen_event:
@@ -258,24 +258,40 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
 
-/* For drafts that the constraint allows. NULL: there is none, or it is not compiled in time; then
- * drafts do not know it, and fewer are accepted. The text does not depend on it. */
-static ft_matcher *match(ft_gen *gen)
+/* Gives the matcher its grammar, if that is compiled within wait_us. */
+static void look_for_grammar(ft_gen *gen, int64_t wait_us)
 {
     const ft_gen_request *r = gen->request;
     ft_grammar *grammar = NULL;
-    ft_matcher *matcher = NULL;
     ft_error err = {0};
-    if (r->constraint.kind == FT_CONSTRAINT_NONE || !gen->edge->grammars || r->no_speculation)
-        return NULL;
-    ft_status status = ft_grammars_wait(gen->edge->grammars, &r->constraint, r->key_name,
-                                        MATCH_WAIT_US, &err, &grammar);
-    if (status == FT_OK && grammar)
-        status = ft_matcher_create(grammar, &err, &matcher);
+    ft_status status =
+        ft_grammars_wait(gen->edge->grammars, &r->constraint, r->key_name, wait_us, &err, &grammar);
+    if (grammar)
+        status = ft_matcher_begin(gen->sampling.matcher, grammar, &err);
     if (status != FT_OK)
         FT_LOGW("edge", "drafts do not know the constraint: %s", err.message);
+    gen->lacks_grammar = status == FT_OK && !grammar;
     ft_grammar_unref(grammar);
-    return matcher;
+}
+
+/* For drafts that the constraint allows: a matcher; its grammar may come later. Drafts without it
+ * do not know the constraint, and fewer are accepted. The text does not depend on it. */
+static void begin_match(ft_gen *gen)
+{
+    const ft_gen_request *r = gen->request;
+    ft_error err = {0};
+    if (r->constraint.kind == FT_CONSTRAINT_NONE || !gen->edge->grammars || r->no_speculation)
+        return;
+    if (ft_matcher_create(NULL, &err, &gen->sampling.matcher) == FT_OK)
+        look_for_grammar(gen, MATCH_WAIT_US);
+    else
+        FT_LOGW("edge", "drafts do not know the constraint: %s", err.message);
+}
+
+void ft_gen_match(ft_gen *gen)
+{
+    if (gen->lacks_grammar)
+        look_for_grammar(gen, 0);
 }
 
 ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
@@ -299,7 +315,7 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
                       (uint32_t)ft_vocab_size(edge->how.vocab), &request->sampling);
     gen->seen = gen->start.learnt.seen;
     gen->sampling = request->sampling;
-    gen->sampling.matcher = match(gen);
+    begin_match(gen);
     init_drafting(gen, &gen->start.learnt.calibration);
     status = init_parts(gen, sink, &gen->start.learnt, err);
     if (status == FT_OK)

@@ -84,6 +84,7 @@ typedef struct ft_gen {
     ft_edge *edge;
     const ft_gen_request *request;
     ft_sampling sampling; /* of its drafts: the request's, with a matcher under a constraint */
+    bool lacks_grammar;   /* that matcher's grammar is being compiled */
     ft_gen_stats *stats;
     int64_t start_us;
     bool cancelled; /* by the sink */
@@ -126,6 +127,8 @@ bool ft_gen_in_tree(const ft_gen *gen);
 bool ft_gen_in_run(const ft_gen *gen);
 /* Whether it drafts while a verdict is awaited. */
 bool ft_gen_drafts_ahead(const ft_gen *gen);
+/* Before a round is chosen: takes the constraint's grammar if it has been compiled since. */
+void ft_gen_match(ft_gen *gen);
 /* The time on the edge's clock. */
 int64_t ft_gen_now_us(const ft_gen *gen);
 /* Asks the sink; once true, it stays true. */

@@ -42,6 +42,7 @@ static ft_control_choice choose_offered(ft_gen *gen, const ft_steer_ask *ask, ui
 static ft_control_choice choose(ft_gen *gen, uint32_t most, uint32_t ahead, ft_draft_params *params)
 {
     ft_steer_ask ask = {.most = most, .round = gen->stream.round, .terms = &gen->rule.terms};
+    ft_gen_match(gen);
     if (ft_drafting_ready(&gen->drafting))
         ask.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
     if (gen->confidences.work) { /* a policy may choose */

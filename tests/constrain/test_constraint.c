@@ -302,6 +302,37 @@ static void test_follow(void **state)
     ft_matcher_destroy(m);
 }
 
+/* A matcher that gets its grammar later says nothing before, and then as much as any. */
+static void test_grammar_later(void **state)
+{
+    static const int32_t ab[] = {'a', 'b'};
+    const ft_constraint c = of(FT_CONSTRAINT_REGEX, "abc");
+    ft_error err = {0};
+    ft_grammar *grammar;
+    ft_matcher *m;
+    ft_buf forced = {0};
+    needs_xgrammar();
+    assert_int_equal(ft_grammar_compile(vocab, &c, NULL, &err, &grammar), FT_OK);
+    assert_int_equal(ft_matcher_create(NULL, &err, &m), FT_OK);
+    assert_null(ft_matcher_grammar(m));
+    assert_false(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    assert_false(ft_matcher_follow(m, ab, 2, NULL, 0));
+    assert_false(ft_matcher_allows(m, 'a'));
+    assert_null(ft_matcher_mask(m));
+    assert_int_equal(ft_matcher_only(m), -1);
+    assert_int_equal(ft_matcher_forced(m, &forced), FT_OK);
+    assert_int_equal(forced.len, 0);
+    assert_int_equal(ft_matcher_begin(m, grammar, &err), FT_OK);
+    ft_grammar_unref(grammar); /* the matcher has its own */
+    assert_true(ft_matcher_follow(m, ab, 2, NULL, 0));
+    assert_int_equal(ft_matcher_only(m), 'c');
+    assert_int_equal(ft_matcher_forced(m, &forced), FT_OK);
+    assert_string_equal(ft_buf_str(&forced), "c");
+    assert_int_equal(ft_matcher_status(m, NULL), FT_OK);
+    ft_buf_deinit(&forced);
+    ft_matcher_destroy(m);
+}
+
 /* A mask has what is allowed, token for token. */
 static void test_mask(void **state)
 {
@@ -550,14 +581,15 @@ static void test_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_schemas),
-        cmocka_unit_test(test_marks),   cmocka_unit_test(test_behind_marks),
-        cmocka_unit_test(test_loosen),  cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
-        cmocka_unit_test(test_work),    cmocka_unit_test(test_work_at_once),
-        cmocka_unit_test(test_long),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_hostile), cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_kinds),         cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_marks),         cmocka_unit_test(test_behind_marks),
+        cmocka_unit_test(test_loosen),        cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_mask),          cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_work),          cmocka_unit_test(test_work_at_once),
+        cmocka_unit_test(test_long),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_grammar_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

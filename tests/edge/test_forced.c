@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts under a constraint that forces much: the text is the target's own, whatever drafts. What is
-// forced is accepted without a draft model, and with one it saves the model's forwards.
+// forced is accepted without a draft model, and with one it saves the model's forwards. Drafts
+// follow a constraint that is compiled late from then on.
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +13,12 @@
 
 #include "constrain/constraint.h"
 #include "edge/edge.h"
+#include "edge/edge_internal.h"
 #include "local/link.h"
+#include "spec/constrained.h"
 #include "support/tiny_model.h"
 
-enum { PROMPT = 40, ANSWER = 200, MAX_CONTEXT = 512 };
+enum { PROMPT = 40, ANSWER = 200, MAX_CONTEXT = 512, LATE = 60 };
 
 /* Places with one token, with several that spell the same, and with a choice. */
 static const char pattern[] = "(cabba=[a-f]{1,3};|dada=[0-9]{1,2},and baba\\.){40}";
@@ -54,9 +58,13 @@ static int teardown(void **state)
 
 typedef struct text {
     int32_t id[MAX_CONTEXT];
-    uint32_t n;
+    uint32_t n, drafted_late; /* late: in the rounds before token LATE */
     ft_gen_stats stats;
 } text;
+
+/* This edge may compile the constraint at token LATE; NULL: at once. */
+static ft_edge *late;
+static void let_compile(ft_edge *edge);
 
 static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *tokens,
                     size_t n_tokens)
@@ -64,7 +72,16 @@ static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *
     text *t = ctx;
     for (size_t i = 0; i < n_tokens && t->n < MAX_CONTEXT; i++)
         t->id[t->n++] = tokens[i].id;
+    if (late && t->n >= LATE)
+        let_compile(late);
     return true;
+}
+
+static void on_told(void *ctx, const ft_told *told)
+{
+    text *t = ctx;
+    if (t->n < LATE)
+        t->drafted_late += told->drafted;
 }
 
 /* How a text is drafted for. */
@@ -106,7 +123,7 @@ static void generate(ft_edge *edge, const ft_sampling *sampling, bool no_specula
                               .constraint = {FT_CONSTRAINT_REGEX, pattern, strlen(pattern)},
                               .no_speculation = no_speculation,
                               .max_tokens = ANSWER};
-    const ft_gen_sink sink = {.ctx = out, .on_text = on_text};
+    const ft_gen_sink sink = {.ctx = out, .on_text = on_text, .on_told = on_told};
     request.sampling.answer_at = PROMPT;
     *out = (text){0};
     if (ft_edge_generate(edge, &request, &sink, &err, &out->stats) != FT_OK)
@@ -192,11 +209,126 @@ static void test_what_it_brings(void **state)
     assert_true(with.stats.forwards < without.stats.forwards);
 }
 
+/* ---- a constraint that is compiled late ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int n_held; /* guarded by lock: workers that compile nothing more */
+static bool holds; /* guarded by lock: they stay */
+
+static void hold(void *ctx)
+{
+    pthread_mutex_lock(&lock);
+    n_held++;
+    pthread_cond_broadcast(&changed);
+    while (holds)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void release(void)
+{
+    pthread_mutex_lock(&lock);
+    holds = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+/* From now on the edge compiles nothing, until `release`. Each of its two workers is held behind a
+ * constraint of its own. */
+static void hold_workers(ft_edge *edge)
+{
+    static const ft_constraint other[] = {{FT_CONSTRAINT_REGEX, "x", 1},
+                                          {FT_CONSTRAINT_REGEX, "y", 1}};
+    const ft_grammars_opts opts = {.tokens = ft_constrained_tokens(vocab), .done = hold};
+    ft_error err = {0};
+    ft_grammars_destroy(edge->grammars);
+    assert_int_equal(ft_grammars_create(&opts, &err, &edge->grammars), FT_OK);
+    holds = true;
+    n_held = 0;
+    for (int i = 0; i < 2; i++) {
+        ft_grammar *none;
+        assert_int_equal(ft_grammars_get(edge->grammars, &other[i], NULL, &err, &none), FT_OK);
+        assert_null(none);
+        pthread_mutex_lock(&lock);
+        while (n_held <= i)
+            pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static const ft_constraint constraint = {FT_CONSTRAINT_REGEX, pattern, sizeof pattern - 1};
+
+static void let_compile(ft_edge *edge)
+{
+    ft_error err = {0};
+    late = NULL;
+    release();
+    assert_int_equal(ft_edge_compile(edge, &constraint, NULL, 60000000, &err), FT_OK);
+}
+
+/* Until it is compiled nothing is known to be forced; then drafts bring as much as ever. */
+static void test_late(void **state)
+{
+    const ft_draft_params tree = ft_draft_params_tree(32, 3, 4);
+    const way ways[] = {
+        {.params = tree},
+        {.params = tree, .automatic = true},
+        {.by = FT_DRAFT_BY_LOOKUP, .params = tree},
+        {.model = true, .params = tree},
+        {.model = true, .params = tree, .automatic = true, .proactive = true},
+        {.model = true, .no_forced = true, .params = tree},
+    };
+    const ft_sampling samplings[] = {warm(0, 0), warm(1, 3)};
+    if (!ft_constrain_available())
+        skip();
+    for (size_t s = 0; s < sizeof samplings / sizeof *samplings; s++) {
+        text plain, got;
+        ft_edge *edge = make_edge(&(way){.params = ft_draft_params_chain(0)});
+        generate(edge, &samplings[s], true, &plain);
+        ft_edge_destroy(edge);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            edge = make_edge(&ways[i]);
+            hold_workers(edge);
+            late = edge;
+            generate(edge, &samplings[s], false, &got);
+            assert_null(late);
+            if (got.n != plain.n || memcmp(got.id, plain.id, plain.n * sizeof *plain.id) != 0)
+                fail_msg("sampling %zu, way %zu: another text", s, i);
+            if (i == 0) {
+                assert_int_equal(got.drafted_late, 0);
+                assert_true(got.stats.accepted > (plain.n - LATE) / 4);
+            }
+            ft_edge_destroy(edge);
+        }
+    }
+}
+
+/* What is compiled beforehand is known from the first round on. */
+static void test_compiled_before(void **state)
+{
+    const ft_sampling greedy = warm(0, 0);
+    ft_error err = {0};
+    text got;
+    if (!ft_constrain_available())
+        skip();
+    ft_edge *edge = make_edge(&(way){.params = ft_draft_params_tree(32, 3, 4)});
+    hold_workers(edge);
+    assert_int_equal(ft_edge_compile(edge, &constraint, NULL, 1, &err), FT_TIMEOUT);
+    release();
+    assert_int_equal(ft_edge_compile(edge, &constraint, NULL, 60000000, &err), FT_OK);
+    generate(edge, &greedy, false, &got);
+    assert_true(got.drafted_late > 0);
+    ft_edge_destroy(edge);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
         cmocka_unit_test(test_what_it_brings),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_compiled_before),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
