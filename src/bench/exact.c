@@ -127,7 +127,11 @@ static ft_status start_schema(exact *x, ft_error *err)
     if (!(x->room = calloc(n_vocab, sizeof *x->room)))
         return ft_error_set(err, FT_NOMEM, "no memory for draws");
     status = ft_matcher_create(x->schema.grammar, err, &x->matcher);
-    return status == FT_OK ? start_victim(x, err) : status;
+    if (status == FT_OK)
+        status = start_victim(x, err);
+    if (status == FT_OK)
+        status = ft_bench_schema_warm(x->victim.edge, &x->schema.constraint, err);
+    return status == FT_OK ? ft_bench_schema_warm(x->edge, &x->schema.constraint, err) : status;
 }
 
 static ft_status start_wire(exact *x, ft_error *err)

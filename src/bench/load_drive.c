@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "bench/schema.h"
 #include "wire/early.h"
 
 /* Tokens that reached the user at one time. */
@@ -346,7 +347,8 @@ static ft_status slot_init(slot *s, stage *st, ft_error *err)
         ft_bench_load_device_init(&s->device, o->drafts, o->forward_us);
         edge.drafts = ft_bench_load_device_factory(&s->device);
     }
-    return ft_edge_create(&edge, err, &s->edge);
+    status = ft_edge_create(&edge, err, &s->edge);
+    return status == FT_OK ? ft_bench_schema_warm(s->edge, &o->constraint, err) : status;
 }
 
 static void slot_deinit(slot *s, ft_bench_load_sample *sample)

@@ -37,3 +37,8 @@ void ft_bench_schema_deinit(ft_bench_schema *schema)
     free(schema->text);
     *schema = (ft_bench_schema){0};
 }
+
+ft_status ft_bench_schema_warm(ft_edge *edge, const ft_constraint *constraint, ft_error *err)
+{
+    return ft_edge_compile(edge, constraint, NULL, WAIT_US, err);
+}

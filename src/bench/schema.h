@@ -5,6 +5,7 @@
 #define FT_BENCH_SCHEMA_H
 
 #include "constrain/grammars.h"
+#include "edge/edge.h"
 #include "model/vocab.h"
 
 /* All-zero: there is none. */
@@ -24,5 +25,9 @@ typedef struct ft_bench_schema {
 FT_WARN_UNUSED ft_status ft_bench_schema_load(const char *path, const ft_vocab *vocab,
                                               ft_error *err, ft_bench_schema *out);
 void ft_bench_schema_deinit(ft_bench_schema *schema);
+
+/* Has a new edge compile what its texts must fit, so that no text is measured meanwhile. */
+FT_WARN_UNUSED ft_status ft_bench_schema_warm(ft_edge *edge, const ft_constraint *constraint,
+                                              ft_error *err);
 
 #endif
