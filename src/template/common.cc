@@ -2,12 +2,19 @@
 // Calls llama.cpp's `common`, and catches what it throws. It is C++ for this alone. Plain
 // conversations are rendered by the template as it is written. With tools or thoughts, `common`
 // also changes messages as a family of models needs it.
+//
+// Nothing in `common` stops a program. But it evaluates every node of a program by one function,
+// which its library exports; ours has the same name, and the linker takes ours. So each node counts
+// and looks at the limits here, on the thread that runs the program. What it throws ends the
+// program, as raise_exception does: no thread is left behind.
 #include "template/common.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -16,7 +23,7 @@
 
 struct ft_common {
     common_chat_templates_ptr templates;
-    bool has_tools;
+    bool has_tools, limited;
 };
 
 struct ft_common_parser {
@@ -24,6 +31,186 @@ struct ft_common_parser {
     std::vector<std::string> marks;
     common_chat_msg said;
 };
+
+/* ---- limits of a run ---- */
+
+/* Of a processor, for all programs that a call runs: 1 to 50 ms usually. With a quarter, long
+ * conversations with many tools fail on slow machines. */
+#define RUN_US 2000000
+/* Nodes between two looks at the clock: one takes 10 ms at most, usually less than 1 us. */
+#define LOOK_NODES 16
+/* Items of a loop, 10 us each before its first round, in which nothing is looked at; and numbers of
+ * a range. A conversation has 4096 messages at most. */
+#define LOOP_ITEMS 20000
+/* Calls within calls, each 20 KB: of a macro that calls itself. */
+#define CALLS_DEEP 1000
+/* Strings and lists that nodes have as values, together. Most are shared, so that a program takes
+ * less memory than this; conversations that fit into a context stay far below. */
+#define VALUE_BYTES ((size_t)512 << 20)
+
+/* The parser and the program call themselves for each level of the source. */
+#define STACK_BYTES ((size_t)128 << 20)
+/* What is left of it for functions that look at no limit. */
+#define STACK_SPARE ((size_t)16 << 20)
+
+static int64_t spent_us()
+{
+    struct timespec t = {};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* A node whose value is looked at, as the next step of its parent would take it and look at
+ * nothing: a loop its items, a search for a string that string. */
+struct watch {
+    const jinja::statement *node;
+    bool items;
+};
+
+/* On the thread's stack while it runs programs. */
+struct run_limits {
+    const char *lowest = (const char *)__builtin_frame_address(0) - STACK_BYTES + STACK_SPARE;
+    int64_t until_us = spent_us() + RUN_US;
+    uint64_t nodes = 0;
+    size_t bytes = 0;
+    uint32_t calls = 0;
+    watch watched = {};
+    const char *why = nullptr; /* the limit that was reached; NULL: none */
+};
+static thread_local run_limits *running; /* NULL: no limits */
+
+/* Once a limit is reached, every node ends: a caller may have caught what the first one threw. */
+static void hold(bool within, const char *why)
+{
+    if (!within && !running->why)
+        running->why = why;
+    if (running->why)
+        throw std::length_error(running->why);
+}
+
+static void hold_items(size_t n)
+{
+    hold(n <= LOOP_ITEMS, "a loop or a range has more than 20,000 items");
+}
+
+static void hold_bytes(size_t n)
+{
+    running->bytes += n;
+    hold(running->bytes <= VALUE_BYTES, "it makes more than 512 MiB of text and lists");
+}
+
+/* `common` looks for the empty string again and again at the same place. */
+static void hold_sought(const jinja::value &sought)
+{
+    hold(!jinja::is_val<jinja::value_string>(sought) || sought->val_str.length() > 0,
+         "it splits or replaces at the empty string");
+}
+
+static bool seeks(const std::string &function)
+{
+    return function == "replace" || function == "split" || function == "rsplit";
+}
+
+static watch watch_of(const jinja::statement *node)
+{
+    if (const auto *loop = dynamic_cast<const jinja::for_statement *>(node)) {
+        const auto *some = dynamic_cast<const jinja::select_expression *>(loop->iterable.get());
+        return {some ? some->lhs.get() : loop->iterable.get(), true};
+    }
+    const auto *filter = dynamic_cast<const jinja::filter_expression *>(node);
+    const auto *call =
+        filter ? dynamic_cast<const jinja::call_expression *>(filter->filter.get()) : nullptr;
+    const auto *name = call ? dynamic_cast<const jinja::identifier *>(call->callee.get()) : nullptr;
+    return {name && seeks(name->val) && !call->args.empty() ? call->args[0].get() : nullptr, false};
+}
+
+static jinja::value limited_range(const jinja::func_handler &range, const jinja::func_args &args)
+{
+    int64_t at[] = {0, 0, 1};
+    for (size_t i = 0; i < 3 && i < args.count(); i++)
+        at[i] = args.get_pos(i)->as_int();
+    const double first = args.count() == 1 ? 0 : (double)at[0];
+    const double last = (double)(args.count() == 1 ? at[0] : at[1]);
+    const double n = at[2] == 0 ? 0 : (last - first) / (double)at[2];
+    hold_items(n > LOOP_ITEMS ? LOOP_ITEMS + 1 : 0);
+    hold_bytes(n > 0 ? (size_t)n * sizeof(jinja::value_int_t) : 0);
+    return range(args);
+}
+
+/* A function of `common` that was just looked up. */
+static void limit_function(jinja::value_func_t *function)
+{
+    const jinja::func_handler own = function->val_func;
+    if (seeks(function->name))
+        function->val_func = [own](const jinja::func_args &args) {
+            if (args.count() > 1)
+                hold_sought(args.get_pos(1));
+            return own(args);
+        };
+    else if (function->name == "range")
+        function->val_func = [own](const jinja::func_args &args) {
+            return limited_range(own, args);
+        };
+}
+
+/* Of a node. mine: what its parent watches. */
+static void look_at(const jinja::statement *node, const watch &mine, jinja::value &value)
+{
+    const bool is_new = value.use_count() == 1;
+    if (mine.node == node && mine.items)
+        hold_items(std::max(value->val_arr.size(), value->val_obj.size()));
+    else if (mine.node == node)
+        hold_sought(value);
+    if (jinja::is_val<jinja::value_string>(value))
+        hold_bytes(value->val_str.length());
+    else if (is_new && !value->val_arr.empty())
+        hold_bytes(value->val_arr.size() * sizeof value);
+    else if (is_new && jinja::is_val<jinja::value_func>(value))
+        limit_function(jinja::cast_val<jinja::value_func>(value));
+}
+
+/* The node runs: its parent's watch comes back behind it. */
+class stepping
+{
+  public:
+    const watch mine = running->watched;
+
+    explicit stepping(const jinja::statement *node)
+        : is_call(dynamic_cast<const jinja::call_expression *>(node) != nullptr)
+    {
+        running->calls += is_call;
+        running->watched = watch_of(node);
+    }
+    ~stepping()
+    {
+        running->calls -= is_call;
+        running->watched = mine;
+    }
+
+  private:
+    const bool is_call;
+};
+
+/* In place of the library's. */
+jinja::value jinja::statement::execute(jinja::context &ctx) const
+{
+    if (!running)
+        return execute_impl(ctx);
+    const stepping step(this);
+    if (running->nodes++ % LOOK_NODES == 0)
+        hold(spent_us() < running->until_us, "it ran for 2 s and had no end");
+    hold((const char *)__builtin_frame_address(0) > running->lowest && running->calls <= CALLS_DEEP,
+         "its calls are nested more than 1,000 deep");
+    jinja::value value = execute_impl(ctx);
+    look_at(this, step.mine, value);
+    return value;
+}
+
+/* What a call has made is good: `common` has not gone on beyond a limit. */
+static void hold_all()
+{
+    hold(true, nullptr);
+}
 
 /* ---- what may go wrong ---- */
 
@@ -60,9 +247,6 @@ template <class F> static ft_status guarded(ft_error *err, F &&call) noexcept
     }
 }
 
-/* The parser and the program call themselves for each level of the source. */
-#define STACK_BYTES ((size_t)128 << 20)
-
 /* Levels of brackets in what a model says; each takes some kilobytes of an ordinary stack. */
 #define PARSE_DEPTH_MAX 200
 
@@ -75,7 +259,12 @@ template <class F> struct deep_call {
 template <class F> static void *run_deep(void *arg)
 {
     auto *d = static_cast<deep_call<F> *>(arg);
+    run_limits limits;
+    running = &limits;
     d->status = guarded(d->err, *d->call);
+    running = nullptr;
+    if (d->status == FT_INVALID && limits.why)
+        ft_error_set(d->err, FT_INVALID, "the model's chat template: %s", limits.why);
     return nullptr;
 }
 
@@ -135,6 +324,8 @@ ft_status ft_common_create(const char *source, const char *bos, const char *eos,
         const auto caps = common_chat_templates_get_caps(common->templates.get());
         const auto tools = caps.find("supports_tools");
         common->has_tools = tools != caps.end() && tools->second;
+        common->limited = running->nodes > 0;
+        hold_all();
         *out = common.release();
     });
 }
@@ -142,6 +333,11 @@ ft_status ft_common_create(const char *source, const char *bos, const char *eos,
 bool ft_common_has_tools(const ft_common *common)
 {
     return common->has_tools;
+}
+
+bool ft_common_is_limited(const ft_common *common)
+{
+    return common->limited;
 }
 
 /* Takes 1 MB of an ordinary stack at most, of the deepest chain of operators that a source has. */
@@ -219,6 +415,7 @@ ft_status ft_common_render(const ft_common *common, const ft_chat *chat, ft_erro
 {
     return on_deep_stack(err, [&] {
         const auto params = common_chat_templates_apply(common->templates.get(), inputs_of(chat));
+        hold_all();
         if (ft_buf_append(out, params.prompt.data(), params.prompt.size()) != FT_OK)
             throw std::bad_alloc();
     });
@@ -238,6 +435,7 @@ ft_status ft_common_parser_create(const ft_common *common, const ft_chat *chat, 
         }
         const auto inputs = inputs_of(&callable);
         const auto params = common_chat_templates_apply(common->templates.get(), inputs);
+        hold_all();
         auto parser = std::make_unique<ft_common_parser>();
         parser->params = common_chat_parser_params(params);
         parser->params.reasoning_format = inputs.reasoning_format;

@@ -16,6 +16,11 @@ bool ft_common_has_tools(const ft_common *common)
     return false;
 }
 
+bool ft_common_is_limited(const ft_common *common)
+{
+    return false;
+}
+
 void ft_common_destroy(ft_common *common) {}
 
 ft_status ft_common_render(const ft_common *common, const ft_chat *chat, ft_error *err, ft_buf *out)

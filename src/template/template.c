@@ -66,6 +66,8 @@ ft_status ft_template_create(const ft_vocab *vocab, const char *source, ft_error
     if (status != FT_OK)
         FT_LOGW("template", "libllama's table of known templates renders chats, without tools: %s",
                 why.message);
+    if (t->common && !ft_common_is_limited(t->common))
+        FT_LOGI("template", "nothing stops a chat template that loops without end");
     *out = t;
     return FT_OK;
 }

@@ -2,7 +2,9 @@
 // A call that `tool_choice` requires, from a client's request to its answer: server and edge run as
 // programs on a tiny model with random weights. Such a model says nothing that means anything, so
 // its answer comes from the constraint alone. The chat template writes calls between control
-// tokens, or between letters.
+// tokens, or between letters. What a chat template refuses, and one that has no end, the client
+// learns.
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -363,13 +365,107 @@ static void test_cannot(void **state)
     end(&p);
 }
 
+/* ---- templates that refuse, or have no end ---- */
+
+static const char moody[] =
+    "{% for m in messages %}{% if m.content == 'late' %}"
+    "{{ raise_exception('no word after ' ~ 'noon, ' ~ m.role) }}{% elif m.content == 'long' %}"
+    "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+
+static void say(char *out, size_t size, const char *content, const char *more)
+{
+    snprintf(out, size,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":4%s}", content,
+             more);
+}
+
+/* 400, with these words. */
+static void check_words(const http_response *r, int status, const char *words)
+{
+    if (status != 400 || !strstr(r->body.data, words))
+        fail_msg("%d %s", status, r->body.data);
+    json_t *root = json_loads(r->body.data, 0, NULL);
+    const json_t *error = json_object_get(root, "error");
+    assert_string_equal(json_string_value(json_object_get(error, "type")), "invalid_request_error");
+    json_decref(root);
+}
+
+static void test_refusing_template(void **state)
+{
+    static const char *const paths[] = {"/v1/chat/completions", "/v1/messages"};
+    static const char *const ways[] = {"", ",\"stream\":true"};
+    char body[200];
+    http_response r;
+    (void)state;
+    needs_libraries();
+    pair p = start(moody);
+    for (size_t i = 0; i < 4; i++) {
+        say(body, sizeof body, "late", ways[i % 2]);
+        const int status = http_ask(p.port, "POST", paths[i / 2], "", body, &r);
+        check_words(&r, status, "no word after noon, user");
+        http_response_deinit(&r);
+        say(body, sizeof body, "early", ways[i % 2]);
+        assert_int_equal(http_ask(p.port, "POST", paths[i / 2], "", body, &r), 200);
+        http_response_deinit(&r);
+    }
+    end(&p);
+}
+
+typedef struct asked {
+    int port, status;
+    http_response r;
+    pthread_t thread;
+} asked;
+
+static void *ask_long(void *arg)
+{
+    asked *a = arg;
+    char body[200];
+    say(body, sizeof body, "long", "");
+    a->status = http_ask(a->port, "POST", "/v1/chat/completions", "", body, &a->r);
+    return NULL;
+}
+
+/* Other requests are served meanwhile, and the edge ends while one is rendered. */
+static void test_endless_template(void **state)
+{
+    asked longs[3];
+    char body[200];
+    http_response r;
+    http_client c;
+    (void)state;
+    needs_libraries();
+    pair p = start(moody);
+    for (size_t i = 0; i < 3; i++) {
+        longs[i] = (asked){.port = p.port};
+        assert_int_equal(pthread_create(&longs[i].thread, NULL, ask_long, &longs[i]), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        say(body, sizeof body, "short", "");
+        assert_int_equal(http_ask(p.port, "POST", "/v1/chat/completions", "", body, &r), 200);
+        http_response_deinit(&r);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        pthread_join(longs[i].thread, NULL);
+        check_words(&longs[i].r, longs[i].status, "2 s");
+        http_response_deinit(&longs[i].r);
+    }
+    say(body, sizeof body, "long", "");
+    assert_true(http_client_open(&c, p.port));
+    assert_true(http_client_request(&c, "POST", "/v1/chat/completions", "", body));
+    end(&p);
+    http_client_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_letters),    cmocka_unit_test(test_control_tokens),
-        cmocka_unit_test(test_own_accord), cmocka_unit_test(test_other_apis),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_cannot),
-        cmocka_unit_test(test_no_thought),
+        cmocka_unit_test(test_letters),          cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_own_accord),       cmocka_unit_test(test_other_apis),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_cannot),
+        cmocka_unit_test(test_no_thought),       cmocka_unit_test(test_refusing_template),
+        cmocka_unit_test(test_endless_template),
     };
     signal(SIGPIPE, SIG_IGN);
     tiny_quiet();

@@ -283,6 +283,86 @@ static void test_program(void **state)
     ft_template_destroy(t);
 }
 
+/* What ends a program that has no end, or takes all memory. EITHER: time or memory. */
+#define EITHER "chat template: it "
+static const struct {
+    const char *program, *words;
+} endless[] = {
+    {"{% for i in range(9999) %}{% for j in range(9999) %}{% for k in range(9999) %}{% endfor %}"
+     "{% endfor %}{% endfor %}",
+     "2 s"},
+    {"{% for i in range(9999) %}{% if range(9999) | list | length > i %}{% endif %}{% endfor %}",
+     EITHER},
+    {"{% for i in range(1000000000) %}{% endfor %}", "20,000"},
+    {"{% for i in range(0, -1000000000, -1) %}{% endfor %}", "20,000"},
+    {"{{ range(n) | length }}", "20,000"},
+    {"{% set r = range %}{{ r(7, n) | length }}", "20,000"},
+    {"{% set ns = namespace(l=range(9999)) %}{% for i in range(3) %}{% set ns.l = ns.l + ns.l %}"
+     "{% endfor %}{% for i in ns.l %}{% endfor %}",
+     "20,000"},
+    {"{% macro f(i) %}{{ f(i + 1) }}{% endmacro %}{{ f(0) }}", "1,000 deep"},
+    {"{% set ns = namespace(t='0123456789') %}{% for i in range(99) %}{% set ns.t = ns.t ~ ns.t %}"
+     "{% endfor %}",
+     EITHER},
+    {"{{ 'abc' | replace('', n | string) }}", "empty string"},
+    {"{{ 'abc'.replace('', 'x') }}", "empty string"},
+    {"{% set f = 'abc'.split %}{{ f('') | length }}", "empty string"},
+    {"{{ 'abc' | upper | split(messages[0].content[2:]) | length }}", "empty string"},
+};
+
+static void test_endless(void **state)
+{
+    const ft_vocab *v = *state;
+    const ft_chat_message go[] = {{.role = "user", .content = "go"}};
+    const ft_chat_message stay[] = {{.role = "user", .content = "stay"}};
+    for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
+        ft_buf source = {0};
+        ft_buf_printf(&source, "{%% if messages[0].content == 'go' %%}%s{%% endif %%}x",
+                      endless[i].program);
+        ft_template *t = make(v, ft_buf_str(&source));
+        ft_chat chat = {.messages = go, .n_messages = 1, .template_args = "{\"n\":1000000000}"};
+        assert_refused(t, &chat, FT_INVALID, endless[i].words);
+        chat.messages = stay;
+        assert_prompt(v, t, &chat, "x");
+        ft_template_destroy(t);
+        ft_buf_deinit(&source);
+    }
+}
+
+/* Its programs that have an end are left alone. */
+static void test_long(void **state)
+{
+    ft_template *t = make(*state, "{% macro f(i) %}{% if i > 0 %}{{ f(i - 1) }}{% else %}e"
+                                  "{% endif %}{% endmacro %}{{ f(100) }}"
+                                  "{% for i in range(4096) %}{% if i == 4095 %}l{% endif %}"
+                                  "{% endfor %}{{ 'a b c'.split(' ') | length }}"
+                                  "{{ 'a-b' | replace('-', '') }}{{ range(5, 0, -2) | length }}");
+    const ft_chat_message talk[] = {{.role = "user", .content = "x"}};
+    const ft_chat chat = {.messages = talk, .n_messages = 1};
+    assert_prompt(*state, t, &chat, "el3ab3");
+    ft_template_destroy(t);
+}
+
+/* One that never renders is refused like a broken one. */
+static void test_always_endless(void **state)
+{
+    static const char source[] = "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}"
+                                 "{% endfor %}<|im_start|>";
+    ft_template *t = NULL;
+    ft_error err = {0};
+    assert_int_equal(ft_template_create(*state, source, &err, &t), FT_INVALID);
+    assert_null(t);
+    assert_non_null(strstr(err.message, "2 s"));
+    const ft_chat_message talk[] = {{.role = "user", .content = "x"}};
+    const ft_chat chat = {.messages = talk, .n_messages = 1};
+    const tiny_gguf_opts opts = {.chat_template = source};
+    ft_vocab *other = load(&opts);
+    t = make(other, NULL);
+    assert_prompt(other, t, &chat, "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+    ft_template_destroy(t);
+    ft_vocab_destroy(other);
+}
+
 /* What the assistant thought earlier is the template's to show, as a text like others. */
 static void test_thoughts(void **state)
 {
@@ -708,7 +788,8 @@ int main(void)
         cmocka_unit_test(test_thoughts),  cmocka_unit_test(test_families),
         cmocka_unit_test(test_pieces),    cmocka_unit_test(test_json),
         cmocka_unit_test(test_reader),    cmocka_unit_test(test_forms_of_calls),
-        cmocka_unit_test(test_any_tool),
+        cmocka_unit_test(test_any_tool),  cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_long),      cmocka_unit_test(test_always_endless),
 #else
         cmocka_unit_test(test_table),
 #endif
