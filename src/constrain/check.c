@@ -219,21 +219,48 @@ static ft_status check_form(const ft_call_form *form, bool *fits)
     return status == FT_NOMEM ? status : FT_OK;
 }
 
-ft_status ft_constraint_loosen(const ft_constraint *c, ft_buf *out)
+/* One part of a schema loses the keywords that say something to people alone. */
+static ft_status drop_notes(void *ctx, json_t *part, json_t *root)
+{
+    static const char *const notes[] = {"title",   "description", "$comment", "examples",
+                                        "default", "deprecated",  "readOnly", "writeOnly"};
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+        (void)json_object_del(part, notes[i]);
+    return FT_OK;
+}
+
+static ft_status loosen_form(const ft_call_form *form, ft_loosen which, json_t *entry)
+{
+    bool fits = which == FT_LOOSEN_NONE;
+    ft_status status = which == FT_LOOSEN_REFUSED ? check_form(form, &fits) : FT_OK;
+    if (status != FT_OK || fits)
+        return status;
+    return json_object_set_new(entry, "schema", json_pack("{s:s}", "type", "object")) == 0
+               ? FT_OK
+               : FT_NOMEM;
+}
+
+static ft_status loosen_forms(const ft_call_forms *forms, ft_loosen which)
+{
+    const json_t *list = json_object_get(forms->root, "calls");
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < forms->n; i++)
+        status = ft_schema_walk(forms->form[i].schema, drop_notes, NULL);
+    if (which == FT_LOOSEN_REFUSED &&
+        json_dumpb(forms->root, NULL, 0, JSON_COMPACT) > FT_CONSTRAINT_MAX_BYTES)
+        which = FT_LOOSEN_ALL;
+    for (size_t i = 0; status == FT_OK && i < forms->n; i++)
+        status = loosen_form(&forms->form[i], which, json_array_get(list, i));
+    return status;
+}
+
+ft_status ft_constraint_loosen(const ft_constraint *c, ft_loosen which, ft_buf *out)
 {
     ft_call_forms forms;
     ft_status status = ft_call_forms_read(c, NULL, &forms);
     if (status != FT_OK)
         return status;
-    for (size_t i = 0; status == FT_OK && i < forms.n; i++) {
-        bool fits = c->n <= FT_CONSTRAINT_MAX_BYTES;
-        if (fits)
-            status = check_form(&forms.form[i], &fits);
-        json_t *entry = json_array_get(json_object_get(forms.root, "calls"), i);
-        if (status == FT_OK && !fits &&
-            json_object_set_new(entry, "schema", json_pack("{s:s}", "type", "object")) != 0)
-            status = FT_NOMEM;
-    }
+    status = loosen_forms(&forms, which);
     char *text = status == FT_OK ? json_dumps(forms.root, JSON_COMPACT) : NULL;
     if (status == FT_OK)
         status = text ? ft_buf_append(out, text, strlen(text)) : FT_NOMEM;

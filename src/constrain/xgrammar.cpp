@@ -58,6 +58,7 @@ struct compilation {
     const ft_compile_stop *stop;    /* NULL: it cannot be stopped */
     uint64_t states_left, looks_at; /* looks: of work_left, when it is asked next */
     std::string warning;            /* the first one */
+    size_t grammars;                /* FT_CONSTRAINT_MAX_GRAMMAR_BYTES for each of them */
 };
 static thread_local compilation *compiling; /* NULL: none */
 
@@ -313,6 +314,7 @@ static xgrammar::Grammar read_calls(const ft_constrain_vocab *vocab, const ft_co
     std::vector<xgrammar::Grammar> calls;
     if (ft_call_forms_read(c, nullptr, &forms) != FT_OK)
         throw std::bad_alloc(); /* it has been checked */
+    compiling->grammars = std::min<size_t>(forms.n, FT_CONSTRAINT_MAX_CALL_GRAMMARS);
     for (size_t i = 0; i < forms.n; i++) {
         const ft_call_form &form = forms.form[i];
         std::vector<xgrammar::Grammar> parts;
@@ -362,11 +364,12 @@ static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c
     if (!compiling->warning.empty())
         return refuse(err, compiling->warning.c_str());
     xgrammar::GrammarCompiler shape(vocab->none, 1, false);
-    const size_t bytes = shape.CompileGrammar(grammar).MemorySizeBytes();
-    if (bytes > FT_CONSTRAINT_MAX_GRAMMAR_BYTES)
+    const size_t kb = shape.CompileGrammar(grammar).MemorySizeBytes() / 1024;
+    const size_t most = compiling->grammars * FT_CONSTRAINT_MAX_GRAMMAR_BYTES / 1024;
+    if (kb > most)
         return ft_error_set(err, FT_INVALID,
-                            "constraint: its states take %zu KB, at most %u: make it smaller",
-                            bytes / 1024, FT_CONSTRAINT_MAX_GRAMMAR_BYTES / 1024);
+                            "constraint: its states take %zu KB, at most %zu: make it smaller", kb,
+                            most);
     xgrammar::GrammarCompiler compiler(vocab->tokens, 1, false);
     *out = new ft_grammar{compiler.CompileGrammar(grammar), vocab->end, {1}};
     return FT_OK;
@@ -379,7 +382,7 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
     ft_status status = ft_constraint_check(c, err);
     if (status != FT_OK)
         return status;
-    compilation running = {stop, COMPILE_STATES, COMPILE_WORK, {}};
+    compilation running = {stop, COMPILE_STATES, COMPILE_WORK, {}, 1};
     compiling = &running;
     work_left = COMPILE_WORK;
     try {
@@ -519,12 +522,7 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
 {
     ft_matcher *m = matcher;
     int64_t shape = (int64_t)m->mask.size();
-    DLTensor tensor = {};
-    tensor.data = m->mask.data();
-    tensor.device = {kDLCPU, 0};
-    tensor.ndim = 1;
-    tensor.dtype = {kDLInt, 32, 1};
-    tensor.shape = &shape;
+    DLTensor tensor = {m->mask.data(), {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &shape, nullptr, 0};
     try {
         working w(m);
         if (m->status != FT_OK || m->at->IsTerminated())

@@ -123,8 +123,9 @@ typedef struct texts {
     ft_template_prompt prompt;
     ft_tokens prediction;
     ft_constraint constraint; /* the request's, or one of calls */
-    bool optional;            /* the text may do without it */
-    ft_buf loose;             /* its data, if they are not the prompt's */
+    bool optional;            /* of calls: the text may have a looser one, or none */
+    ft_loosen looser;         /* the next one; FT_LOOSENS: none */
+    ft_buf calls;             /* data of one of calls */
     const char *field;        /* that brought the constraint; NULL: it is optional */
     const char *wrong_field;  /* that an error is about; NULL: none alone */
 } texts;
@@ -145,48 +146,57 @@ static bool was_refused(ft_openai *o, const ft_constraint *c)
     return found;
 }
 
-static void note_refused(ft_openai *o, const ft_constraint *c)
+static void note_refused(ft_openai *o, uint64_t hash)
 {
-    const uint64_t hash = hash_of(c);
     pthread_mutex_lock(&o->mutex);
     o->refused[o->n_refused++ % REFUSED] = hash;
     pthread_mutex_unlock(&o->mutex);
 }
 
+/* The calls' constraint, loosened so. */
+static ft_status loosen(ft_loosen which, texts *t, ft_error *err)
+{
+    const ft_constraint calls = {FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call),
+                                 t->prompt.call.len};
+    ft_buf_clear(&t->calls);
+    if (ft_constraint_loosen(&calls, which, &t->calls) != FT_OK)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory for a text");
+    t->constraint = (ft_constraint){FT_CONSTRAINT_CALL, ft_buf_str(&t->calls), t->calls.len};
+    return FT_OK;
+}
+
 /* Calls that the model makes of its own accord: as many schemas as can be had. None at all is an
  * answer, too. */
-static ft_status add_loose_calls(ft_openai *o, const ft_constraint *calls,
-                                 const ft_msg_info *server, texts *t)
+static ft_status add_loose_calls(ft_openai *o, const ft_msg_info *server, ft_error *err, texts *t)
 {
     ft_error why;
-    if (check_constraint(calls, server, &why) == FT_OK) {
-        t->constraint = *calls;
-    } else if (server->limits.constraints) {
-        if (ft_constraint_loosen(calls, &t->loose) == FT_NOMEM)
-            return FT_NOMEM;
-        const ft_constraint loose = {FT_CONSTRAINT_CALL, ft_buf_str(&t->loose), t->loose.len};
-        if (check_constraint(&loose, server, &why) == FT_OK)
-            t->constraint = loose;
+    for (t->optional = false; !t->optional && t->looser < FT_LOOSENS; t->looser++) {
+        const ft_status status = loosen(t->looser, t, err);
+        if (status != FT_OK)
+            return status;
+        t->optional = check_constraint(&t->constraint, server, &why) == FT_OK &&
+                      !was_refused(o, &t->constraint);
     }
-    if (t->constraint.kind != FT_CONSTRAINT_NONE && was_refused(o, &t->constraint))
+    if (!t->optional)
         t->constraint = (ft_constraint){0};
-    t->optional = t->constraint.kind != FT_CONSTRAINT_NONE;
     return FT_OK;
 }
 
 static ft_status add_constraint(ft_openai *o, const ft_http_request *q, ft_error *err, texts *t)
 {
     const ft_msg_info *server = ft_edge_server_info(o->edge);
-    const ft_constraint calls = {FT_CONSTRAINT_CALL, ft_buf_str(&t->prompt.call),
-                                 t->prompt.call.len};
-    const bool call = calls.n > 0 && q->conversation.choice == FT_CHAT_CHOICE_REQUIRED;
-    if (calls.n > 0 && !call && q->constraint.kind == FT_CONSTRAINT_NONE)
-        return add_loose_calls(o, &calls, server, t) == FT_OK
-                   ? FT_OK
-                   : ft_error_set(err, FT_NOMEM, "edge: out of memory for a text");
-    t->constraint = call ? calls : q->constraint;
+    const bool calls = t->prompt.call.len > 0;
+    const bool call = calls && q->conversation.choice == FT_CHAT_CHOICE_REQUIRED;
+    ft_status status = FT_OK;
+    if (calls && !call && q->constraint.kind == FT_CONSTRAINT_NONE)
+        return add_loose_calls(o, server, err, t);
+    t->constraint = q->constraint;
     t->field = call ? "tool_choice" : q->constraint_field;
-    const ft_status status = check_constraint(&t->constraint, server, err);
+    if (call)
+        status = loosen(FT_LOOSEN_NONE, t, err);
+    if (status != FT_OK)
+        return status;
+    status = check_constraint(&t->constraint, server, err);
     if (status != FT_OK)
         t->wrong_field = t->field;
     return status;
@@ -249,16 +259,23 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
     return status;
 }
 
-/* The server refuses the constraint, now and later, and the text may do without it. Not where it is
- * only busy: then the text would depend on that. */
-static ft_status run_without(ft_openai *o, const ft_http_request *q, texts *t,
-                             const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
+/* The server refuses the constraint, now and later: a looser one follows, at last none. Not where
+ * it is only busy: then the text would depend on that. A text that fails without one, too, was not
+ * refused for its constraint. */
+static ft_status run_looser(ft_openai *o, const ft_http_request *q, texts *t,
+                            const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
-    const ft_constraint refused = t->constraint;
-    t->constraint = (ft_constraint){0};
-    const ft_status status = run(o, q, t, sink, err, stats);
-    if (status == FT_OK)
-        note_refused(o, &refused);
+    uint64_t refused[FT_LOOSENS];
+    size_t n = 0;
+    ft_status status = FT_INVALID;
+    while (status == FT_INVALID && t->optional && stats->tokens == 0) {
+        refused[n++] = hash_of(&t->constraint);
+        status = add_loose_calls(o, ft_edge_server_info(o->edge), err, t);
+        if (status == FT_OK)
+            status = run(o, q, t, sink, err, stats);
+    }
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        note_refused(o, refused[i]);
     return status;
 }
 
@@ -282,7 +299,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     if (ran)
         status = run(o, q, &t, sink, err, &s);
     if (status == FT_INVALID && t.optional && s.tokens == 0)
-        status = run_without(o, q, &t, sink, err, &s);
+        status = run_looser(o, q, &t, sink, err, &s);
     else if (ran && status == FT_INVALID && t.constraint.kind != FT_CONSTRAINT_NONE)
         t.wrong_field = t.field; /* the rest of the request has been checked here */
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
@@ -306,7 +323,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     }
     ft_template_prompt_deinit(&t.prompt);
     ft_tokens_deinit(&t.prediction);
-    ft_buf_deinit(&t.loose);
+    ft_buf_deinit(&t.calls);
     return status;
 }
 

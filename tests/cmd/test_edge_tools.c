@@ -25,13 +25,15 @@
 #include "support/tiny_gguf.h"
 
 /* A conversation, and calls as the tests' templates write them. */
-#define TEMPLATE(begin, between, arguments, end)                                  \
-    "{% if tools %}{% for t in tools %}{{ t | tojson }}\n{% endfor %}{% endif %}" \
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"                           \
-    "{% if m.tool_calls %}{% for c in m.tool_calls %}" begin                      \
-    "{{ c.function.name }}" between arguments end "{% endfor %}"                  \
-    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"                \
+#define TEMPLATE_SHOWING(tool, begin, between, arguments, end)          \
+    "{% if tools %}{% for t in tools %}" tool "{% endfor %}{% endif %}" \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"                 \
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}" begin            \
+    "{{ c.function.name }}" between arguments end "{% endfor %}"        \
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"      \
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+#define TEMPLATE(begin, between, arguments, end) \
+    TEMPLATE_SHOWING("{{ t | tojson }}\n", begin, between, arguments, end)
 
 static const char *const marks[] = {"[CALLS]", "[ARGS]", NULL};
 
@@ -172,26 +174,33 @@ static void test_control_tokens(void **state)
     check_calls(TEMPLATE("[CALLS]", "[ARGS]", "{{ c.function.arguments | tojson }}", ""));
 }
 
-/* Calls that the model makes of its own accord: one that always wants to begin a call. */
+/* So many calls, each of which fits; the last one may be cut. */
+static void check_made(http_response *r, size_t least, size_t most, json_t *(*fit)(const json_t *))
+{
+    json_t *root = json_loads(r->body.data, 0, NULL);
+    json_t *first = json_array_get(json_object_get(root, "choices"), 0);
+    json_t *calls = json_object_get(json_object_get(first, "message"), "tool_calls");
+    const char *finish = json_string_value(json_object_get(first, "finish_reason"));
+    const bool cut = finish && strcmp(finish, "length") == 0;
+    const size_t n = json_array_size(calls);
+    if (n < least || n > most)
+        fail_msg("%s", r->body.data);
+    for (size_t i = 0; i + cut < n; i++)
+        json_decref(fit(json_object_get(json_array_get(calls, i), "function")));
+    json_decref(root);
+    http_response_deinit(r);
+}
+
+/* The first mark is the vocabulary's last token: the model always wants to begin a call. */
+#define EAGER "\"temperature\":1,\"seed\":7,\"logit_bias\":{\"319\":100}"
+
 static void check_own_calls(const pair *p, const char *more, size_t least, size_t most)
 {
     char text[256];
     http_response r;
-    snprintf(text, sizeof text, ",\"temperature\":1,\"seed\":7,\"logit_bias\":{\"%d\":100}%s",
-             320 - 1, more); /* the first mark is the vocabulary's last token */
+    snprintf(text, sizeof text, "," EAGER "%s", more);
     assert_int_equal(ask(p, text, &r), 200);
-    json_t *root = json_loads(r.body.data, 0, NULL);
-    json_t *first = json_array_get(json_object_get(root, "choices"), 0);
-    json_t *calls = json_object_get(json_object_get(first, "message"), "tool_calls");
-    const bool cut =
-        strcmp(json_string_value(json_object_get(first, "finish_reason")), "length") == 0;
-    const size_t n = json_array_size(calls);
-    if (n < least || n > most)
-        fail_msg("%s", r.body.data);
-    for (size_t i = 0; i + cut < n; i++)
-        json_decref(fitting(json_object_get(json_array_get(calls, i), "function")));
-    json_decref(root);
-    http_response_deinit(&r);
+    check_made(&r, least, most, fitting);
 }
 
 static void test_own_accord(void **state)
@@ -202,6 +211,57 @@ static void test_own_accord(void **state)
     check_own_calls(&p, ",\"parallel_tool_calls\":false", 1, 1);
     check_own_calls(&p, "", 2, 60);
     check_own_calls(&p, ",\"no_speculation\":true", 2, 60);
+    end(&p);
+}
+
+/* Of one of many: tool t7 knows C7 and Oslo. */
+static json_t *fitting_of_many(const json_t *function)
+{
+    const char *name = json_string_value(json_object_get(function, "name"));
+    json_t *arguments =
+        json_loads(json_string_value(json_object_get(function, "arguments")), 0, NULL);
+    const char *city = json_string_value(json_object_get(arguments, "city"));
+    if (!city || (strcmp(city, "Oslo") != 0 && (city[0] != 'C' || strcmp(city + 1, name + 1) != 0)))
+        fail_msg("%s: %s", name, city ? city : "no city");
+    assert_int_equal(json_object_size(arguments), 2);
+    assert_in_range(json_integer_value(json_object_get(arguments, "days")), 1, 9);
+    return arguments;
+}
+
+/* As many tools as an agent has, with long descriptions, which no constraint needs. */
+static void test_many_tools(void **state)
+{
+    static char words[2000];
+    ft_buf body = {0};
+    http_response r;
+    (void)state;
+    needs_libraries();
+    memset(words, 'w', sizeof words - 1);
+    pair p = start(TEMPLATE_SHOWING("{{ t.function.name }} ", "[CALLS]", "[ARGS]",
+                                    "{{ c.function.arguments | tojson }}", ""));
+    for (int required = 0; required < 2; required++) {
+        ft_buf_clear(&body);
+        ft_buf_printf(&body,
+                      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":200,"
+                      "\"tool_choice\":\"%s\"," EAGER ",\"tools\":[",
+                      required ? "required" : "auto");
+        for (int i = 0; i < 40; i++)
+            ft_buf_printf(
+                &body,
+                "%s{\"type\":\"function\",\"function\":{\"name\":\"t%d\",\"parameters\":{"
+                "\"type\":\"object\",\"properties\":{\"city\":{\"enum\":[\"C%d\",\"Oslo\"],"
+                "\"description\":\"%s\"},\"days\":{\"type\":\"integer\",\"minimum\":1,"
+                "\"maximum\":9}},\"required\":[\"city\",\"days\"],"
+                "\"additionalProperties\":false}}}",
+                i ? "," : "", i, i, words);
+        ft_buf_puts(&body, "]}");
+        const int status =
+            http_ask(p.port, "POST", "/v1/chat/completions", "", ft_buf_str(&body), &r);
+        if (status != 200)
+            fail_msg("%d %s", status, r.body.data);
+        check_made(&r, required ? 1 : 2, required ? 1 : 60, fitting_of_many);
+    }
+    ft_buf_deinit(&body);
     end(&p);
 }
 
@@ -430,27 +490,22 @@ static void *ask_long(void *arg)
 /* Other requests are served meanwhile, and the edge ends while one is rendered. */
 static void test_endless_template(void **state)
 {
-    asked longs[3];
     char body[200];
     http_response r;
     http_client c;
     (void)state;
     needs_libraries();
     pair p = start(moody);
-    for (size_t i = 0; i < 3; i++) {
-        longs[i] = (asked){.port = p.port};
-        assert_int_equal(pthread_create(&longs[i].thread, NULL, ask_long, &longs[i]), 0);
-    }
+    asked a = {.port = p.port};
+    assert_int_equal(pthread_create(&a.thread, NULL, ask_long, &a), 0);
     for (size_t i = 0; i < 3; i++) {
         say(body, sizeof body, "short", "");
         assert_int_equal(http_ask(p.port, "POST", "/v1/chat/completions", "", body, &r), 200);
         http_response_deinit(&r);
     }
-    for (size_t i = 0; i < 3; i++) {
-        pthread_join(longs[i].thread, NULL);
-        check_words(&longs[i].r, longs[i].status, "2 s");
-        http_response_deinit(&longs[i].r);
-    }
+    pthread_join(a.thread, NULL);
+    check_words(&a.r, a.status, "2 s");
+    http_response_deinit(&a.r);
     say(body, sizeof body, "long", "");
     assert_true(http_client_open(&c, p.port));
     assert_true(http_client_request(&c, "POST", "/v1/chat/completions", "", body));
@@ -461,11 +516,11 @@ static void test_endless_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_letters),          cmocka_unit_test(test_control_tokens),
-        cmocka_unit_test(test_own_accord),       cmocka_unit_test(test_other_apis),
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_cannot),
-        cmocka_unit_test(test_no_thought),       cmocka_unit_test(test_refusing_template),
-        cmocka_unit_test(test_endless_template),
+        cmocka_unit_test(test_letters),           cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_own_accord),        cmocka_unit_test(test_other_apis),
+        cmocka_unit_test(test_refused),           cmocka_unit_test(test_cannot),
+        cmocka_unit_test(test_many_tools),        cmocka_unit_test(test_no_thought),
+        cmocka_unit_test(test_refusing_template), cmocka_unit_test(test_endless_template),
     };
     signal(SIGPIPE, SIG_IGN);
     tiny_quiet();

@@ -250,32 +250,74 @@ static void test_behind_marks(void **state)
     ft_matcher_destroy(m);
 }
 
+static void check_loose(const char *text, ft_loosen which, const char *want)
+{
+    const ft_constraint c = of(FT_CONSTRAINT_CALL, text);
+    ft_buf out = {0};
+    assert_int_equal(ft_constraint_loosen(&c, which, &out), FT_OK);
+    assert_string_equal(ft_buf_str(&out), want);
+    ft_buf_deinit(&out);
+}
+
+#define OBJECT "{\"type\":\"object\"}"
+#define NUMBER "{\"type\":\"integer\"}"
+#define NOTED                                                                              \
+    "{\"type\":\"object\",\"title\":\"t\",\"properties\":{\"title\":{\"type\":\"string\"," \
+    "\"description\":\"d\"},\"default\":{\"const\":{\"title\":1},\"examples\":[1]}}}"
+#define BARE                                                                             \
+    "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},\"default\":{" \
+    "\"const\":{\"title\":1}}}}"
+
 static void test_loosen(void **state)
 {
     static char large[2 * FT_CONSTRAINT_MAX_BYTES];
     const char *bad = CALLS(",\"many\":true,\"mark\":\"<f>\"", "{\"not\":{}}");
-    ft_constraint c = of(FT_CONSTRAINT_CALL, bad);
+    const char *object = CALLS(",\"many\":true,\"mark\":\"<f>\"", OBJECT);
     ft_buf out = {0};
-    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
-    assert_string_equal(ft_buf_str(&out),
-                        CALLS(",\"many\":true,\"mark\":\"<f>\"", "{\"type\":\"object\"}"));
-    ft_buf_clear(&out);
-    const char *good = CALLS("", "{\"type\":\"integer\"}");
-    c = of(FT_CONSTRAINT_CALL, good);
-    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
-    assert_string_equal(ft_buf_str(&out), good);
-    ft_buf_clear(&out);
-    static const char head[] = "{\"calls\":[{\"begin\":\"(\",\"schema\":{\"title\":\"";
-    static const char tail[] = "\"},\"end\":\")\"}]}";
-    memset(large, 'a', sizeof large);
-    memcpy(large, head, sizeof head - 1);
-    memcpy(large + sizeof large - sizeof tail, tail, sizeof tail);
-    c = of(FT_CONSTRAINT_CALL, large);
-    assert_int_equal(ft_constraint_loosen(&c, &out), FT_OK);
-    assert_string_equal(ft_buf_str(&out), CALLS("", "{\"type\":\"object\"}"));
-    ft_buf_deinit(&out);
-    c = of(FT_CONSTRAINT_CALL, "[]");
-    assert_int_equal(ft_constraint_loosen(&c, &out), FT_INVALID);
+    check_loose(bad, FT_LOOSEN_NONE, bad);
+    check_loose(bad, FT_LOOSEN_REFUSED, object);
+    check_loose(bad, FT_LOOSEN_ALL, object);
+    check_loose(CALLS("", NUMBER), FT_LOOSEN_REFUSED, CALLS("", NUMBER));
+    check_loose(CALLS("", NUMBER), FT_LOOSEN_ALL, CALLS("", OBJECT));
+    check_loose(CALLS("", NOTED), FT_LOOSEN_NONE, CALLS("", BARE));
+    check_loose(CALLS("", NOTED), FT_LOOSEN_REFUSED, CALLS("", BARE));
+    for (int i = 0; i < 2; i++) { /* a note is too large, or what must come is */
+        static const char *const keys[] = {"title", "const"};
+        const char *tail = "\"},\"end\":\")\"}]}";
+        char head[80];
+        snprintf(head, sizeof head, "{\"calls\":[{\"begin\":\"(\",\"schema\":{\"%s\":\"", keys[i]);
+        memset(large, 'a', sizeof large);
+        memcpy(large, head, strlen(head));
+        memcpy(large + sizeof large - strlen(tail) - 1, tail, strlen(tail) + 1);
+        check_loose(large, FT_LOOSEN_REFUSED, i == 0 ? CALLS("", "{}") : CALLS("", OBJECT));
+    }
+    const ft_constraint c = of(FT_CONSTRAINT_CALL, "[]");
+    assert_int_equal(ft_constraint_loosen(&c, FT_LOOSEN_ALL, &out), FT_INVALID);
+}
+
+/* An agent's tools: each schema takes some 30 KB, all together much more than one schema may. */
+static void test_many_calls(void **state)
+{
+    enum { N = 40 };
+    ft_buf calls = {0}, good = {0}, bad = {0};
+    needs_xgrammar();
+    ft_buf_puts(&calls, "{\"calls\":[");
+    for (int i = 0; i < N; i++)
+        ft_buf_printf(
+            &calls,
+            "%s{\"begin\":\"<t%d>\",\"end\":\"</t>\",\"schema\":{\"type\":\"object\","
+            "\"properties\":{\"path\":{\"type\":\"string\"},\"n%d\":{\"type\":\"integer\"},"
+            "\"mode\":{\"enum\":[\"read\",\"write\",\"m%d\"]},\"lines\":{\"type\":\"array\","
+            "\"items\":{\"type\":\"string\"}},\"all\":{\"type\":\"boolean\"}},"
+            "\"required\":[\"path\"],\"additionalProperties\":false}}",
+            i ? "," : "", i, i, i);
+    ft_buf_puts(&calls, "]}");
+    ft_buf_printf(&good, "<t39>{\"path\": \"x\", \"n39\": 7, \"mode\": \"m39\"}</t>");
+    ft_buf_printf(&bad, "<t39>{\"path\": \"x\", \"n38\": 7, \"mode\": \"m39\"}</t>");
+    check(FT_CONSTRAINT_CALL, ft_buf_str(&calls), ft_buf_str(&good), ft_buf_str(&bad));
+    ft_buf_deinit(&calls);
+    ft_buf_deinit(&good);
+    ft_buf_deinit(&bad);
 }
 
 /* From wherever it stands, to any text. */
@@ -589,7 +631,7 @@ int main(void)
         cmocka_unit_test(test_long),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_limits),        cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_hostile),       cmocka_unit_test(test_forced),
-        cmocka_unit_test(test_grammar_later),
+        cmocka_unit_test(test_grammar_later), cmocka_unit_test(test_many_calls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

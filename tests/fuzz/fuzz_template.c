@@ -87,7 +87,7 @@ static size_t render(const ft_template *t, uint8_t choices, const char *const te
     if (status != FT_OK)
         return SIZE_MAX;
     const ft_constraint calls = {FT_CONSTRAINT_CALL, ft_buf_str(&p.call), p.call.len};
-    require(p.call.len == 0 || ft_constraint_loosen(&calls, &loose) == FT_OK);
+    require(p.call.len == 0 || ft_constraint_loosen(&calls, FT_LOOSEN_REFUSED, &loose) == FT_OK);
     const size_t n = count_special(&p.tokens);
     ft_buf_deinit(&loose);
     ft_template_prompt_deinit(&p);
