@@ -43,8 +43,9 @@ static const struct part {
 typedef struct finder {
     ft_gguf *gguf;
     const ft_hparams *hp;
-    bool packed; /* it is a packed file */
-    bool *used;  /* [n_tensors] */
+    bool packed;      /* it is a packed file */
+    bool *used;       /* [n_tensors] */
+    int64_t *by_name; /* [n_tensors] indices, sorted: gguf_find_tensor compares with all names */
 } finder;
 
 static int64_t size_of(const ft_hparams *hp, dim d)
@@ -78,6 +79,37 @@ static bool matrix_type(enum ggml_type type)
     return ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
 }
 
+static int by_name(const void *a, const void *b, void *gguf)
+{
+    return strcmp(gguf_get_tensor_name(gguf, *(const int64_t *)a),
+                  gguf_get_tensor_name(gguf, *(const int64_t *)b));
+}
+
+static void sort_names(const finder *f, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        f->by_name[i] = i;
+    qsort_r(f->by_name, (size_t)n, sizeof *f->by_name, by_name, f->gguf->ctx);
+}
+
+/* The index of the tensor with this name; -1: there is none. Names differ from each other. */
+static int64_t look_up(const finder *f, const char *name)
+{
+    const struct gguf_context *g = f->gguf->ctx;
+    int64_t low = 0, high = gguf_get_n_tensors(g);
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(name, gguf_get_tensor_name(g, f->by_name[middle]));
+        if (order == 0)
+            return f->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
 /* Returns the tensor's index, or -1. n_out 0: a vector, which must be F32 because ggml adds and
  * multiplies no other type. */
 static int64_t find(const finder *f, const char *name, presence need, int64_t n_in, int64_t n_out)
@@ -85,7 +117,7 @@ static int64_t find(const finder *f, const char *name, presence need, int64_t n_
     const struct gguf_context *g = f->gguf->ctx;
     if (f->gguf->st != FT_OK)
         return -1;
-    int64_t id = gguf_find_tensor(g, name);
+    int64_t id = look_up(f, name);
     if (id < 0 && need == MUST)
         ft_gguf_refuse(f->gguf, FT_CORRUPT, "tensor '%s' is missing", name);
     if (id < 0 || need == NEVER)
@@ -189,13 +221,20 @@ static void find_all(const finder *f, ft_sources *out)
 ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, bool packed, ft_sources *out)
 {
     size_t n = (size_t)gguf_get_n_tensors(gguf->ctx);
-    finder f = {.gguf = gguf, .hp = hp, .packed = packed, .used = calloc(n ? n : 1, sizeof(bool))};
+    finder f = {.gguf = gguf,
+                .hp = hp,
+                .packed = packed,
+                .used = calloc(n ? n : 1, sizeof(bool)),
+                .by_name = malloc((n ? n : 1) * sizeof(int64_t))};
     *out = (ft_sources){.layers = calloc(hp->n_layer, sizeof *out->layers), .packed = packed};
-    if (f.used && out->layers)
+    if (f.used && f.by_name && out->layers) {
+        sort_names(&f, (int64_t)n);
         find_all(&f, out);
-    else
+    } else {
         ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
+    }
     free(f.used);
+    free(f.by_name);
     if (gguf->st != FT_OK)
         ft_sources_deinit(out);
     return gguf->st;
