@@ -107,11 +107,11 @@ static ft_status load_draft(run_app *app, ft_error *err)
     run_flags *f = &app->f;
     /* A memory budget counts the system's copies of files, too: then nothing is mapped. */
     ft_pack_flags *pack = app->memory.on ? NULL : &f->pack;
-    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack};
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack, app->vocab};
     ft_vocab *vocab = NULL;
     ft_status status = drafts_by_model(f) ? ft_cmd_load_model(&draft, err, &app->draft, &vocab)
                                           : ft_vocab_load(f->draft, err, &vocab);
-    if (status == FT_OK && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
+    if (status == FT_OK && vocab && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
         status = ft_error_set(err, FT_PRECONDITION,
                               "run: draft vocabulary (%d tokens) is not the target's (%d): pass a "
                               "draft of the same family with -md",
@@ -123,7 +123,7 @@ static ft_status load_draft(run_app *app, ft_error *err)
 static ft_status load_target(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    const ft_cmd_model target = {f->target, "loading the target", &f->device, &f->pack};
+    const ft_cmd_model target = {f->target, "loading the target", &f->device, &f->pack, NULL};
     if (app->memory.on)
         return ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
     return ft_cmd_load_model(&target, err, &app->target, &app->vocab);

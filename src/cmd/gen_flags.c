@@ -423,6 +423,7 @@ ft_status ft_cmd_load_model(const ft_cmd_model *model, ft_error *err, ft_model *
     const ft_model_opts opts = {.path = model->path,
                                 .progress = ft_progress_terminal(model->label),
                                 .cache = model->pack ? ft_pack_flags_open(model->pack) : NULL,
-                                .vocab = vocab};
+                                .vocab = vocab,
+                                .like = model->like};
     return ft_model_load_on(model->device, &opts, err, out);
 }

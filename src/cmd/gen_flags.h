@@ -116,7 +116,8 @@ extern const ft_flag_group ft_flags_draft_device; /* of ft_device_opts */
 typedef struct ft_cmd_model {
     const char *path, *label; /* label: of the progress on the terminal */
     const ft_device_opts *device;
-    ft_pack_flags *pack; /* NULL: its weights are packed at each load */
+    ft_pack_flags *pack;  /* NULL: its weights are packed at each load */
+    const ft_vocab *like; /* as in ft_model_opts */
 } ft_cmd_model;
 
 /* As ft_model_load_on. vocab: gets the file's vocabulary; NULL: not wanted. */

@@ -16,6 +16,7 @@ typedef struct ft_run_passes {
     ft_verifier_stats target;
 } ft_run_passes;
 
+/* The sums now. Waits for a text that drafts. */
 void ft_run_passes_get(ft_edge *edge, ft_verifier *verifier, ft_run_passes *out);
 
 /* What an answer adds. */

@@ -103,9 +103,7 @@ static void read_meta(ft_gguf *gguf, uint8_t **out, size_t *n_out)
     }
 }
 
-/* The first part's path is STEM-00001-of-00003.gguf. */
-#define PART_SUFFIX 20 /* bytes from the first '-' on */
-#define PARTS_MAX   1000
+#define PARTS_MAX 1000
 
 /* Opens one file, which may be a part. */
 static void open_one(ft_gguf *gguf)
@@ -153,8 +151,8 @@ static void add_tensor(ft_gguf *all, uint32_t k, ft_gguf *part, int64_t id)
 static void add_part(ft_gguf *all, uint32_t k)
 {
     ft_gguf_parts *parts = all->parts;
-    const size_t stem = strlen(all->path) - PART_SUFFIX;
-    char *path = malloc(stem + PART_SUFFIX + 16);
+    const size_t stem = strlen(all->path) - FT_GGUF_PART_SUFFIX;
+    char *path = malloc(stem + FT_GGUF_PART_SUFFIX + 16);
     uint32_t number = 0, count = 0;
     if (!path) {
         ft_gguf_refuse(all, FT_NOMEM, "out of memory");
@@ -185,7 +183,8 @@ static void open_parts(ft_gguf *gguf, uint32_t count)
     char suffix[32];
     const size_t n = strlen(gguf->path);
     snprintf(suffix, sizeof suffix, "-00001-of-%05u.gguf", count);
-    if (count > PARTS_MAX || n < PART_SUFFIX || strcmp(gguf->path + n - PART_SUFFIX, suffix) != 0) {
+    if (count > PARTS_MAX || n < FT_GGUF_PART_SUFFIX ||
+        strcmp(gguf->path + n - FT_GGUF_PART_SUFFIX, suffix) != 0) {
         ft_gguf_refuse(
             gguf, FT_UNSUPPORTED,
             "one of %u parts of a split model: pass the first one, whose name ends in %s", count,

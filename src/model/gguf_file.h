@@ -13,6 +13,9 @@
 #include "base/status.h"
 #include "gguf.h"
 
+/* Bytes of a part's path from the first '-' on: STEM-00001-of-00003.gguf. */
+#define FT_GGUF_PART_SUFFIX 20
+
 /* The files of a split model. An offset counts through all of them, in their order. */
 typedef struct ft_gguf_parts {
     uint32_t n;

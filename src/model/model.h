@@ -88,7 +88,8 @@ typedef struct ft_model_opts {
      * later ones map it. What fails costs a line of the log, and the weights are packed at each
      * load. It is not used with devices, with `stream`, nor for packed files. NULL: none. */
     const ft_pack_cache *cache;
-    bool map; /* of a packed file: map the weights where that is as fast as memory of our own */
+    bool map;    /* of a packed file: map the weights where that is as fast as memory of our own */
+    uint64_t of; /* of a packed file: FT_CORRUPT if it is not of this (packed_file.h); 0: of any */
     /* The last n_gpu_layers layers (negative: all) go to these devices, in plain layout. If
      * n_gpu_layers is more than the number of layers, embedding and output head go there, too. NULL
      * or empty: the CPU. */
@@ -98,6 +99,9 @@ typedef struct ft_model_opts {
      * for both, so they belong together whatever happens to the path meanwhile. NULL: not
      * wanted. */
     struct ft_vocab **vocab;
+    /* *vocab stays NULL if the file writes its vocabulary in the same bytes as this one's file, as
+     * most drafts do: making one takes a tenth of a second. NULL: it is always made. */
+    const struct ft_vocab *like;
     /* Chooses the matrices that get no memory (model/extents.h), when the file is checked and
      * nothing is allocated. `model` then answers ft_model_hparams, ft_model_get_memory (of all
      * weights) and the functions of model/extents.h; *out is all false at first. An error ends the

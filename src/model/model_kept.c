@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's packed file in a cache. What is there is as untrusted as any model file: it is loaded
-// by the same reader, with the same checks and hashes, and must have the fingerprints of the model
-// that was asked for. A file that fails is made anew, once. Stateless; one call is one thread.
+// by the same reader, with the same checks and hashes, and must say that it is of the file that was
+// asked for. A file that fails is made anew. Stateless; one call is one thread.
 #include "model/model_kept.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,63 +16,86 @@
 #include "model/packed_file.h"
 #include "model/vocab.h"
 
-typedef struct keeper {
-    const ft_model_opts *opts;
-    const ft_opened *opened;
-    char *path; /* of the packed file */
-} keeper;
+/* ---- names ---- */
 
-/* Bytes that loading would pack. */
-static uint64_t bytes_to_pack(const ft_plan *plan)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < plan->n; i++)
-        bytes += ft_planned_is_packed(plan, &plan->weights[i]) && !plan->weights[i].stored
-                     ? plan->weights[i].bytes
-                     : 0;
-    return bytes;
-}
-
-static bool goes_with_cache(const ft_model_opts *opts, const ft_model *planned)
+static bool goes_with_cache(const ft_model_opts *opts)
 {
     const bool devices = opts->devices && opts->devices->n > 0 && opts->n_gpu_layers != 0;
-    return opts->cache && !opts->stream && !devices && !planned->info.packed_file &&
-           bytes_to_pack(&planned->plan) > 0;
+    return opts->cache && !opts->stream && !devices && !opts->no_pack && !opts->no_repack;
 }
 
-/* When and how long a file is: a fingerprint does not cover all values of a model. */
-static uint64_t add_file(uint64_t hash, int fd)
+/* Which file of the system, and which of its states. */
+static uint64_t add_file(uint64_t hash, const struct stat *info)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return hash;
-    const int64_t numbers[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    const int64_t numbers[] = {(int64_t)info->st_dev, (int64_t)info->st_ino, info->st_size,
+                               info->st_mtim.tv_sec,  info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
+                               info->st_ctim.tv_nsec};
     return ft_fnv64(hash, numbers, sizeof numbers);
 }
 
-static uint64_t key_of(const ft_model *planned, const ft_gguf *gguf)
+/* Types that are packed on this machine, with the format. (Our own choice, engine/products.h, does
+ * not look at shapes.) */
+static uint64_t begin_key(const ft_model_opts *opts)
 {
-    const ft_plan *plan = &planned->plan;
-    const uint64_t of[] = {FT_PACKED_VERSION, planned->info.fingerprint.model,
-                           planned->info.fingerprint.weights};
-    uint64_t hash = ft_fnv64(FT_FNV64_INIT, of, sizeof of);
-    for (uint32_t k = 0; k < (gguf->parts ? gguf->parts->n : 1); k++)
-        hash = add_file(hash, gguf->parts ? gguf->parts->fd[k] : gguf->fd);
-    for (size_t i = 0; i < plan->n; i++) {
-        const ft_planned *w = &plan->weights[i];
-        const int64_t how[] = {ft_planned_is_packed(plan, w), w->type, w->n_in, w->n_out};
-        hash = ft_fnv64(hash, how, sizeof how);
+    const int64_t n_in = 256, n_out = FT_PACK_ROWS;
+    uint64_t types[] = {FT_PACKED_VERSION, 0};
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        const enum ggml_type type = (enum ggml_type)t;
+        const bool packed =
+            ft_pack_fits(type, n_in, n_out) && (!opts->choose || opts->choose(type, n_in, n_out));
+        types[1] |= (uint64_t)packed << t;
     }
+    return ft_fnv64(FT_FNV64_INIT, types, sizeof types);
+}
+
+uint64_t ft_kept_key(const ft_model_opts *opts)
+{
+    const size_t room = strlen(opts->path) + 1;
+    char *path = goes_with_cache(opts) ? malloc(room) : NULL;
+    struct stat info;
+    uint64_t hash = path ? begin_key(opts) : 0;
+    unsigned first = 1, n = 1;
+    if (!path)
+        return 0;
+    memcpy(path, opts->path, room);
+    char *end = room > FT_GGUF_PART_SUFFIX ? path + room - 1 - FT_GGUF_PART_SUFFIX : path;
+    if (sscanf(end, "-%5u-of-%5u.gguf", &first, &n) != 2)
+        n = 1;
+    for (unsigned k = 1; k <= n && hash; k++) {
+        if (n > 1)
+            snprintf(end, FT_GGUF_PART_SUFFIX + 1, "-%05u-of-%05u.gguf", k % 100000, n % 100000);
+        hash = stat(path, &info) == 0 ? add_file(hash, &info) : 0;
+    }
+    free(path);
+    return hash;
+}
+
+/* The same of the files that were opened. */
+static uint64_t key_of_opened(const ft_model_opts *opts, const ft_gguf *gguf)
+{
+    uint64_t hash = begin_key(opts);
+    struct stat info;
+    for (uint32_t k = 0; k < (gguf->parts ? gguf->parts->n : 1) && hash; k++)
+        hash = fstat(gguf->parts ? gguf->parts->fd[k] : gguf->fd, &info) == 0
+                   ? add_file(hash, &info)
+                   : 0;
     return hash;
 }
 
 /* ---- loading ---- */
 
-/* It answers as if it had been loaded from the model's own file. */
-static ft_status take_names(const keeper *k, ft_error *err, ft_model *model)
+static const char *base_of(const char *path)
 {
-    const ft_model *planned = k->opened->planned;
-    char *path = strdup(planned->path), *name = strdup(planned->name);
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* It answers as if it had been loaded from the model's own file. */
+static ft_status take_names(const ft_model_opts *opts, const char *from, ft_error *err,
+                            ft_model *model)
+{
+    const bool nameless = strcmp(model->name, base_of(from)) == 0;
+    char *path = strdup(opts->path), *name = strdup(nameless ? base_of(opts->path) : model->name);
     if (!path || !name) {
         free(path);
         free(name);
@@ -81,35 +105,63 @@ static ft_status take_names(const keeper *k, ft_error *err, ft_model *model)
     free(model->name);
     model->path = path;
     model->name = name;
-    model->info = planned->info;
     return FT_OK;
 }
 
-static ft_status load(const keeper *k, ft_error *err, ft_model **out)
+/* A packed file. */
+typedef struct packed_file {
+    const char *path;
+    uint64_t key;
+    ft_load_fn *load;
+} packed_file;
+
+static ft_status load_packed(const ft_model_opts *opts, const packed_file *file, ft_error *err,
+                             ft_model **out)
 {
-    ft_model_opts opts = *k->opts;
-    opts.path = k->path;
-    opts.cache = NULL;
-    opts.map = true;
-    opts.progress = (ft_progress){0};
-    ft_status st = ft_model_load(&opts, err, out);
-    if (st != FT_OK)
-        return st;
-    const ft_fingerprints *a = &(*out)->info.fingerprint,
-                          *b = &k->opened->planned->info.fingerprint;
-    if (a->model != b->model || a->weights != b->weights)
-        st = ft_error_set(err, FT_CORRUPT, "%s: of another model", k->path);
-    else
-        st = take_names(k, err, *out);
+    ft_model_opts kept = *opts;
+    kept.path = file->path;
+    kept.cache = NULL;
+    kept.map = true;
+    kept.of = file->key;
+    kept.progress = (ft_progress){0};
+    ft_status st = file->load(&kept, err, out);
+    if (st == FT_OK)
+        st = take_names(opts, file->path, err, *out);
     if (st == FT_OK)
         return st;
     ft_model_destroy(*out);
     *out = NULL;
-    if (k->opts->vocab) {
-        ft_vocab_destroy(*k->opts->vocab);
-        *k->opts->vocab = NULL;
+    if (opts->vocab) {
+        ft_vocab_destroy(*opts->vocab);
+        *opts->vocab = NULL;
     }
     return st;
+}
+
+ft_model *ft_kept_load(const ft_model_opts *opts, uint64_t key, ft_load_fn *load)
+{
+    char *path = ft_pack_cache_path(opts->cache, key);
+    ft_model *model = NULL;
+    ft_error err = {0};
+    const packed_file file = {path, key, load};
+    ft_status st = path ? load_packed(opts, &file, &err, &model) : FT_NOMEM;
+    if (st == FT_OK)
+        ft_pack_cache_touch(path);
+    else if (st != FT_NOT_FOUND && st != FT_NOMEM)
+        FT_LOGW("model", "kept packed weights are made anew why=\"%s\"", err.message);
+    free(path);
+    return model;
+}
+
+/* ---- making ---- */
+
+static bool packs_any(const ft_plan *plan)
+{
+    size_t i = 0;
+    while (i < plan->n &&
+           (!ft_planned_is_packed(plan, &plan->weights[i]) || plan->weights[i].stored))
+        i++;
+    return i < plan->n;
 }
 
 /* Of the packed file, from above: weights, keys, and what aligns them. */
@@ -119,52 +171,44 @@ static uint64_t file_bytes(const ft_opened *from)
            (from->planned->plan.n + 1) * FT_PACKED_ALIGNMENT;
 }
 
-static ft_status make(const keeper *k, ft_error *err)
+static ft_status make(const ft_model_opts *opts, const char *path, uint64_t key,
+                      const ft_opened *from, ft_error *err)
 {
-    const ft_opened *from = k->opened;
-    const ft_pack_file_opts pack = {.in = k->opts->path,
-                                    .out = k->path,
-                                    .choose = k->opts->choose,
-                                    .progress = k->opts->progress};
+    const ft_pack_file_opts pack = {.in = opts->path,
+                                    .out = path,
+                                    .choose = opts->choose,
+                                    .of = key,
+                                    .progress = opts->progress};
     const int64_t began_us = ft_monotonic_us();
     const uint64_t bytes = file_bytes(from);
-    ft_status st = ft_pack_cache_make_room(k->opts->cache, bytes, err);
+    ft_status st = ft_pack_cache_make_room(opts->cache, bytes, err);
     if (st == FT_OK)
         st = ft_model_pack_open(&pack, from->gguf, &from->planned->info.hp, from->sources, err);
-    if (st != FT_OK && from->gguf->st != FT_OK)
+    if (st != FT_OK && from->gguf->st != FT_OK && from->gguf->err)
         *err = *from->gguf->err;
     if (st == FT_OK)
         FT_LOGI("model", "packed weights are kept mb=%llu ms=%.0f file=%s",
                 (unsigned long long)(bytes >> 20), (double)(ft_monotonic_us() - began_us) / 1e3,
-                k->path);
+                path);
     return st;
 }
 
-/* Makes the file, and loads it. */
-static ft_status make_and_load(const keeper *k, ft_error *err, ft_model **out)
+ft_model *ft_kept_make(const ft_model_opts *opts, uint64_t key, const ft_opened *opened)
 {
-    const ft_status st = make(k, err);
-    return st == FT_OK ? load(k, err, out) : st;
-}
-
-ft_model *ft_model_load_kept(const ft_model_opts *opts, const ft_opened *opened)
-{
-    keeper k = {opts, opened, NULL};
     ft_model *model = NULL;
     ft_error err = {0};
-    if (!goes_with_cache(opts, opened->planned))
+    /* A file that was replaced since the key was made is kept by the next start. */
+    if (opened->planned->info.packed_file || !packs_any(&opened->planned->plan) ||
+        key_of_opened(opts, opened->gguf) != key)
         return NULL;
-    k.path = ft_pack_cache_path(opts->cache, key_of(opened->planned, opened->gguf));
-    ft_status st = k.path ? load(&k, &err, &model) : ft_error_set(&err, FT_NOMEM, "out of memory");
+    char *path = ft_pack_cache_path(opts->cache, key);
+    ft_status st =
+        path ? make(opts, path, key, opened, &err) : ft_error_set(&err, FT_NOMEM, "out of memory");
     if (st == FT_OK)
-        ft_pack_cache_touch(k.path);
-    else if (st != FT_NOT_FOUND && st != FT_NOMEM)
-        FT_LOGW("model", "kept packed weights are made anew why=\"%s\"", err.message);
-    if (st != FT_OK && st != FT_NOMEM)
-        st = make_and_load(&k, &err, &model);
+        st = load_packed(opts, &(packed_file){path, key, opened->load}, &err, &model);
     if (st != FT_OK)
         FT_LOGW("model", "packed weights are not kept: each start packs them why=\"%s\"",
                 err.message);
-    free(k.path);
+    free(path);
     return model;
 }

@@ -5,12 +5,14 @@
 // and packed in pieces as it is read. No weight of a packed file is used before its hash was found
 // right. Where there is a cache of packed files, a model comes from there (model_kept.c). It
 // computes nothing.
+#include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "model/fingerprint.h"
 #include "model/model_impl.h"
 #include "model/model_kept.h"
@@ -114,8 +116,6 @@ static ft_status allocate_place(loader *l, size_t place)
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
-    if (l->opts->map && l->packed.is && !l->opts->stream)
-        ft_model_map(m, &l->gguf);
     ft_status st = make_tensors(l, STREAMED, &m->streamed);
     for (size_t p = 0; p < m->plan.placer.n + m->plan.devices.n && st == FT_OK; p++)
         st = allocate_place(l, p);
@@ -244,6 +244,8 @@ static ft_status check_packed(loader *l)
         return ft_gguf_refuse(&l->gguf, FT_UNSUPPORTED,
                               "a packed file is for the CPU: pass --device none, or the file that "
                               "it was made from");
+    if (opts->of && l->packed.of != opts->of)
+        return ft_gguf_refuse(&l->gguf, FT_CORRUPT, "packed weights of another model");
     for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++)
         if ((opts->no_pack || opts->no_repack) &&
             ft_packed_name(gguf_get_tensor_name(l->gguf.ctx, i)))
@@ -363,15 +365,52 @@ static void loader_deinit(loader *l)
     ft_gguf_close(&l->gguf);
 }
 
+/* Weights that are checked on a thread of their own. */
+typedef struct aside {
+    loader *loader;
+    pthread_t thread;
+} aside;
+
+static void *check_aside(void *ctx)
+{
+    loader *l = ((aside *)ctx)->loader;
+    if (read_weights(l) != FT_OK)
+        assert(l->gguf.st != FT_OK);
+    return NULL;
+}
+
+/* Checks weights that are mapped, and makes the vocabulary meanwhile. Both take a tenth of a second
+ * or more. The vocabulary is made on this thread: allocating is slower on others. */
+static ft_status read_both(loader *l)
+{
+    ft_error err = {0};
+    ft_gguf metadata = l->gguf; /* which does not change; an error of its own */
+    aside a = {.loader = l};
+    ft_status st = ft_thread_start(check_aside, &a, l->err, &a.thread);
+    if (st != FT_OK)
+        return l->gguf.st = st;
+    metadata.err = &err;
+    st = ft_vocab_read(&metadata, l->opts->vocab);
+    pthread_join(a.thread, NULL);
+    if (l->gguf.st != FT_OK || st == FT_OK)
+        return l->gguf.st;
+    l->gguf.st = st;
+    return ft_error_set(l->err, st, "%s", err.message);
+}
+
 /* Vocabulary, memory and weights of a model that is planned. */
 static ft_status fill(loader *l)
 {
     const ft_model_opts *opts = l->opts;
-    ft_status st = opts->vocab ? ft_vocab_read(&l->gguf, opts->vocab) : FT_OK;
+    const bool made = opts->vocab && !(opts->like && ft_vocab_is_in(opts->like, &l->gguf));
+    if (opts->map && l->packed.is && !opts->stream)
+        ft_model_map(l->model, &l->gguf);
+    const bool both = made && l->model->map.base;
+    ft_status st = made && !both ? ft_vocab_read(&l->gguf, opts->vocab) : FT_OK;
     if (st == FT_OK)
         st = allocate(l);
     if (st == FT_OK)
-        st = read_weights(l);
+        st = both ? read_both(l) : read_weights(l);
     if (st == FT_OK && opts->stream) {
         l->model->fd = l->gguf.fd;
         l->gguf.fd = -1;
@@ -389,9 +428,14 @@ ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out
     *out = NULL;
     if (opts->vocab)
         *opts->vocab = NULL;
-    ft_status st = open_and_plan(&l);
-    if (st == FT_OK)
-        *out = ft_model_load_kept(opts, &(ft_opened){&l.gguf, &l.src, l.model});
+    const uint64_t key = ft_kept_key(opts);
+    ft_status st = FT_OK;
+    *out = key ? ft_kept_load(opts, key, ft_model_load) : NULL;
+    if (*out)
+        return FT_OK;
+    st = open_and_plan(&l);
+    if (st == FT_OK && key)
+        *out = ft_kept_make(opts, key, &(ft_opened){&l.gguf, &l.src, l.model, ft_model_load});
     if (st == FT_OK && !*out) {
         st = fill(&l);
         *out = l.model;

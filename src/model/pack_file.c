@@ -110,6 +110,8 @@ static ft_status set_keys(packer *p)
     gguf_set_val_u32(p->out, FT_KEY_PACKED_VERSION, FT_PACKED_VERSION);
     gguf_set_arr_data(p->out, FT_KEY_PACKED_SUMS, GGUF_TYPE_UINT64, sums, 2);
     gguf_set_arr_data(p->out, FT_KEY_PACKED_HASH, GGUF_TYPE_UINT64, p->hash, p->n);
+    if (p->opts->of)
+        gguf_set_val_u64(p->out, FT_KEY_PACKED_OF, p->opts->of);
     gguf_set_val_u64(p->out, FT_KEY_PACKED_HEADER, 0);
     return FT_OK;
 }

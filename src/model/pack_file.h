@@ -17,6 +17,7 @@ typedef struct ft_pack_file_opts {
     const char *in, *out;
     bool no_pack; /* as ft_model_opts has them; the file fixes what they decide */
     ft_pack_choice *choose;
+    uint64_t of;          /* FT_KEY_PACKED_OF; 0: the file has none */
     ft_progress progress; /* in bytes */
 } ft_pack_file_opts;
 

@@ -52,6 +52,21 @@ static void add_key(XXH3_state_t *state, const struct gguf_context *gguf, int64_
         add(state, gguf_get_val_data(gguf, key), ft_gguf_scalar_bytes(type));
 }
 
+ft_status ft_keys_hash(const struct gguf_context *gguf, bool (*counts)(const char *key),
+                       uint64_t *out)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return FT_NOMEM;
+    (void)XXH3_64bits_reset(state);
+    for (int64_t i = 0; i < gguf_get_n_kv(gguf); i++)
+        if (counts(gguf_get_key(gguf, i)))
+            add_key(state, gguf, i);
+    *out = XXH3_64bits_digest(state);
+    (void)XXH3_freeState(state);
+    return FT_OK;
+}
+
 ft_status ft_packed_header(const struct gguf_context *gguf, uint64_t *out)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -97,6 +112,18 @@ static void check_header(ft_gguf *gguf)
                        "its metadata is damaged: make the file anew with foretoken model pack");
 }
 
+/* The key is only in the files of a cache. */
+static uint64_t read_of(ft_gguf *gguf)
+{
+    const int64_t id = gguf_find_key(gguf->ctx, FT_KEY_PACKED_OF);
+    if (id < 0)
+        return 0;
+    if (gguf_get_kv_type(gguf->ctx, id) == GGUF_TYPE_UINT64)
+        return gguf_get_val_u64(gguf->ctx, id);
+    ft_gguf_refuse(gguf, FT_CORRUPT, "GGUF key '%s' is not a 64-bit number", FT_KEY_PACKED_OF);
+    return 0;
+}
+
 ft_status ft_packed_read(ft_gguf *gguf, ft_packed *out)
 {
     uint32_t version = 0;
@@ -111,6 +138,7 @@ ft_status ft_packed_read(ft_gguf *gguf, ft_packed *out)
                        version, FT_PACKED_VERSION);
     const uint64_t *sums = numbers(gguf, FT_KEY_PACKED_SUMS, 2);
     out->hash = numbers(gguf, FT_KEY_PACKED_HASH, (size_t)gguf_get_n_tensors(gguf->ctx));
+    out->of = read_of(gguf);
     if (sums)
         memcpy(out->sums, sums, sizeof out->sums);
     if (gguf->st == FT_OK)

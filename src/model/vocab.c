@@ -237,6 +237,18 @@ static ft_status load(ft_gguf *gguf, ft_vocab *v)
     return st == FT_OK ? collect_specials(v, gguf->err) : st;
 }
 
+/* The keys that tokens are made of. */
+static bool is_of_tokens(const char *key)
+{
+    return strncmp(key, "tokenizer.", 10) == 0 && strcmp(key, "tokenizer.chat_template") != 0;
+}
+
+bool ft_vocab_is_in(const ft_vocab *v, const ft_gguf *gguf)
+{
+    uint64_t written;
+    return ft_keys_hash(gguf->ctx, is_of_tokens, &written) == FT_OK && written == v->written;
+}
+
 ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
 {
     *out = NULL;
@@ -247,6 +259,8 @@ ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
     if (!v)
         return ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
     st = load(gguf, v);
+    if (st == FT_OK && ft_keys_hash(gguf->ctx, is_of_tokens, &v->written) != FT_OK)
+        st = ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
     if (st == FT_OK)
         *out = v;
     else

@@ -22,6 +22,7 @@ struct ft_vocab {
     int32_t n_tokens, bos;
     bool add_bos;
     uint64_t fingerprint;
+    uint64_t written; /* of the file's keys that it is made of */
     size_t longest_bytes;
     bool cut_at_spaces;  /* a cut at a space behind something else changes no token */
     ft_special *special; /* [n_special], in the order of their bytes */
@@ -32,6 +33,10 @@ struct ft_vocab {
 /* Makes the vocabulary of an open file, whose hyperparameters were checked; the caller destroys
  * *out. libllama gets the metadata that the checks saw, and reads no file. Returns gguf->st. */
 FT_WARN_UNUSED ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out);
+
+/* Whether an open file writes its vocabulary in the same bytes as the one that this was made of. It
+ * has the same fingerprint then. */
+bool ft_vocab_is_in(const ft_vocab *vocab, const ft_gguf *gguf);
 
 /* Returns the longest special token that text[0..n) begins with; NULL: none. *open: the whole text
  * is the beginning of a longer one. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights that are kept (model_kept, model_mapped, pack_cache, file_map): the first load makes
-// a file, later ones use it and give the same weights; a damaged one is made anew; what cannot be
-// kept costs a line of the log; the folder is bounded; processes that start at once do not disturb
-// each other.
+// Packed weights that are kept (model_kept, model_mapped, pack_cache, file_map): the first load
+// makes a file, later ones use it and give the same weights; a damaged one is made anew; what
+// cannot be kept costs a line of the log; the folder is bounded; processes that start at once do
+// not disturb each other.
 #include "model/pack_cache.h"
 
 #include <dirent.h>
@@ -192,6 +192,39 @@ static void test_vocab(void **state)
     }
     ft_vocab_destroy(first);
     remove_place(&p);
+}
+
+static ft_vocab *vocab_like(const char *path, const ft_pack_cache *cache, const ft_vocab *like)
+{
+    ft_model *model = NULL;
+    ft_vocab *vocab = NULL;
+    ft_error err = {0};
+    const ft_model_opts opts = {.path = path, .cache = cache, .vocab = &vocab, .like = like};
+    assert_int_equal(ft_model_load(&opts, &err, &model), FT_OK);
+    ft_model_destroy(model);
+    return vocab;
+}
+
+/* A vocabulary is not made again if the file has the same one, and is made if it has another. */
+static void test_vocab_like(void **state)
+{
+    place p, other;
+    ft_vocab *first = NULL;
+    ft_error err = {0};
+    (void)state;
+    make_place(&p, &tiny);
+    make_place(&other, &(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .last_token = "<another>"});
+    assert_int_equal(ft_vocab_load(p.model, &err, &first), FT_OK);
+    for (int i = 0; i < 3; i++) { /* without a cache, as it is made, and from it */
+        assert_null(vocab_like(p.model, i ? &p.cache : NULL, first));
+        ft_vocab *second = vocab_like(other.model, i ? &other.cache : NULL, first);
+        assert_non_null(second);
+        assert_true(ft_vocab_fingerprint(second) != ft_vocab_fingerprint(first));
+        ft_vocab_destroy(second);
+    }
+    ft_vocab_destroy(first);
+    remove_place(&p);
+    remove_place(&other);
 }
 
 /* Changes a byte in the middle of the last weight. */
@@ -507,13 +540,13 @@ static void test_map(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),          cmocka_unit_test(test_vocab),
-        cmocka_unit_test(test_used),          cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_other_model),   cmocka_unit_test(test_not_kept),
-        cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_others),
-        cmocka_unit_test(test_changed_model), cmocka_unit_test(test_room),
-        cmocka_unit_test(test_least_used),    cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_same),       cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_vocab_like), cmocka_unit_test(test_used),
+        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_not_kept),   cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_others),     cmocka_unit_test(test_changed_model),
+        cmocka_unit_test(test_room),       cmocka_unit_test(test_least_used),
+        cmocka_unit_test(test_at_once),    cmocka_unit_test(test_map),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);

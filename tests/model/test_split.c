@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Split models (model/gguf_file): the parts together are the model that was split. Each way in
 // which parts may not fit is refused.
+#include <fcntl.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -135,6 +138,40 @@ static void test_same_model(void **state)
     ft_model_destroy(model);
 }
 
+static size_t load_kept(const world *w, const ft_pack_cache *cache)
+{
+    ft_model *kept, *plain;
+    glob_t files;
+    char pattern[100];
+    const ft_model_opts opts = {.path = w->part[0], .cache = cache}, none = {.path = w->part[0]};
+    assert_int_equal(ft_model_load(&opts, NULL, &kept), FT_OK);
+    assert_int_equal(ft_model_load(&none, NULL, &plain), FT_OK);
+    const struct ggml_tensor *a = ft_model_weights(kept)->layers[1].wdown,
+                             *b = ft_model_weights(plain)->layers[1].wdown;
+    assert_memory_equal(a->data, b->data, ggml_nbytes(a));
+    ft_model_destroy(kept);
+    ft_model_destroy(plain);
+    snprintf(pattern, sizeof pattern, "%s/*.gguf", cache->folder);
+    const size_t n = glob(pattern, 0, NULL, &files) == 0 ? files.gl_pathc : 0;
+    globfree(&files);
+    return n;
+}
+
+/* Packed weights are kept of all parts: when the last one has changed, they are packed again. */
+static void test_kept(void **state)
+{
+    const world *w = *state;
+    char folder[100];
+    snprintf(folder, sizeof folder, "%s/kept", w->folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    const ft_pack_cache cache = {folder, 1 << 30};
+    assert_int_equal(load_kept(w, &cache), 1);
+    assert_int_equal(load_kept(w, &cache), 1);
+    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, w->part[PARTS - 1], times, 0), 0);
+    assert_int_equal(load_kept(w, &cache), 2);
+}
+
 /* A file that is made from the parts is whole. */
 static void test_made_from_it(void **state)
 {
@@ -193,6 +230,7 @@ int main(void)
     tiny_quiet();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {TEST(test_bytes), TEST(test_same_model),
-                                       TEST(test_made_from_it), TEST(test_refused)};
+                                       TEST(test_made_from_it), TEST(test_kept),
+                                       TEST(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
