@@ -24,12 +24,12 @@ static bool goes_with_cache(const ft_model_opts *opts)
     return opts->cache && !opts->stream && !devices && !opts->no_pack && !opts->no_repack;
 }
 
-/* Which file of the system, and which of its states. */
+/* Which file of the system, and which of its states. (The number of a device may be another one
+ * after the next boot.) */
 static uint64_t add_file(uint64_t hash, const struct stat *info)
 {
-    const int64_t numbers[] = {(int64_t)info->st_dev, (int64_t)info->st_ino, info->st_size,
-                               info->st_mtim.tv_sec,  info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
-                               info->st_ctim.tv_nsec};
+    const int64_t numbers[] = {(int64_t)info->st_ino, info->st_size,        info->st_mtim.tv_sec,
+                               info->st_mtim.tv_nsec, info->st_ctim.tv_sec, info->st_ctim.tv_nsec};
     return ft_fnv64(hash, numbers, sizeof numbers);
 }
 
