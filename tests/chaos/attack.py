@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One client attacks, eight chat: theirs all finish with the texts of the quiet run, the server's memory
 grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2: it floods with calls, connections
-and bodies, and with work: schemas, regexes, arguments of calls in a history.
+and bodies, and with work: schemas, regexes, loops in the server's template, arguments of calls in a history.
 
 While the attack is on, an edge starts and four people chat through it; four chat with the server's own
 API. So streams, connections, Info and HTTP must all find room. The long form also compares the 99th
@@ -25,9 +25,10 @@ TURNS = 5
 LONG_TOKENS = 256  # in the long form: most pieces come when all prompts have been read
 CROWDS = 3         # one after the other in a turn: a second that is slow by chance must not decide
 P99_MOST = 1.1
-# The server's own template: chatml and calls.
+# The server's own template: chatml, calls, and a loop that a request can ask for: each turn is 10^8 steps.
 TEMPLATE = """{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}
 {%- for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}
+{%- for i in range(loops | default(0)) %}{% for j in range(10000) %}{% for k in range(10000) %}{% endfor %}{% endfor %}{% endfor %}
 {{- '<|im_start|>assistant\n' }}
 """
 IDLE_S = 5  # --idle-s of the server: longer than a person here is ever silent
@@ -108,8 +109,8 @@ def under(world, kind, server, asked, pool=None, edge=None):
                 answers = []
         facts = attacker.end()
     if kind in BODIES:
-        odd = set(facts.get("statuses", {"none": 0})) - EXPECTED
-        world.check(not odd, f"{kind}: the attacker got {odd} of {facts}")
+        got = set(facts.get("statuses", ())) - {"none"}  # none in time
+        world.check(got <= EXPECTED, f"{kind}: the attacker had {facts}")
     same = world.same(answers, kind) if answers else "0"
     world.check(memory.growth < world.memory_mb,
                 f"{kind}: memory grew by {memory.growth:.0f} MB, {world.memory_mb} are allowed")

@@ -20,6 +20,7 @@ import h2
 
 CALLS_PER_CONNECTION = 300  # so that a server's limit a connection is not what is tried
 TOP_UP_S = 1.0
+ANSWER_S = 180              # four loops beside eight people may take so long on a busy machine
 SETTLE_S = 2.0              # until "ready": all that the server lets in is in by then
 
 CALLS = {  # kind: (method, first message, how many)
@@ -33,6 +34,7 @@ BODY_BYTES = 8 << 20
 SCHEMA_BYTES = 64 << 10     # the most that a server takes
 SCHEMA_LEVELS = 30          # with 60 brackets in brackets, of 64
 ARGUMENTS_BYTES = (10 << 20, BODY_BYTES - 1000, 100 << 10)  # the last ones reach the template
+LOOPS = 1000                # of 10^8 steps: for ever
 REGEXES = ("(a|b)*a(a|b){18}", "((a{1,40}){1,40}){1,40}", "(x+x+)+y", "(.*,){30}=", "(a?){3000}a{3000}",
            "([a-z]{0,200} ){0,200}", "(a|aa|aaa|aaaa)*b", "(.|..|...)*#(.*.*)*")
 
@@ -59,6 +61,11 @@ def regex(i):
     return chat_body(regex=REGEXES[i % len(REGEXES)] + str(i))
 
 
+def loop(i):
+    """Clients send no templates, but what the server's own one does with their variables (attack.py)."""
+    return chat_body(chat_template_kwargs={"loops": LOOPS + i})
+
+
 def arguments(i):
     """A call in the history: one value or very many."""
     n = ARGUMENTS_BYTES[i % len(ARGUMENTS_BYTES)]
@@ -75,6 +82,7 @@ BODIES = {  # kind: (path, its body number i)
     "letters": ("/v1/completions", lambda i: b'{"prompt":"' + b"abcdefgh" * (1 << 17) + b'"}'),
     "schemas": ("/v1/chat/completions", nested_any_of),
     "regexes": ("/v1/chat/completions", regex),
+    "loops": ("/v1/chat/completions", loop),
     "arguments": ("/v1/chat/completions", arguments),
 }
 KINDS = [*CALLS, "connections", *BODIES]
@@ -206,7 +214,7 @@ class Bodies:
         """The status that the server gave, also if it closed before it had read all."""
         answer, request = b"", self._request()
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 60, (self.source, 0)) as s:
+            with socket.create_connection(("127.0.0.1", self.port), ANSWER_S, (self.source, 0)) as s:
                 try:
                     s.sendall(request)
                 except (BrokenPipeError, ConnectionResetError):
