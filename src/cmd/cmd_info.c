@@ -47,14 +47,25 @@ static json_t *hparams_json(const ft_hparams *hp)
                      (double)hp->rope_base, "rope_scale", (double)hp->rope_scale);
 }
 
+/* The tokens that end a text. */
+static json_t *ends_json(const ft_vocab *vocab)
+{
+    json_t *ends = json_array();
+    for (int32_t token = 0; token < ft_vocab_size(vocab); token++)
+        if (ft_vocab_is_eog(vocab, token))
+            json_array_append_new(ends, json_integer(token));
+    return ends;
+}
+
 /* vocab NULL: it cannot be used, for this reason. */
 static json_t *vocab_json(const ft_vocab *vocab, const char *why)
 {
     if (!vocab)
         return json_pack("{s:s}", "error", why);
-    return json_pack("{s:i, s:o, s:i, s:b}", "size", (int)ft_vocab_size(vocab), "fingerprint",
+    return json_pack("{s:i, s:o, s:i, s:o, s:b}", "size", (int)ft_vocab_size(vocab), "fingerprint",
                      json_sprintf("%016" PRIx64, ft_vocab_fingerprint(vocab)), "bos",
-                     (int)ft_vocab_bos(vocab), "chat_template", ft_vocab_has_chat(vocab));
+                     (int)ft_vocab_bos(vocab), "ends", ends_json(vocab), "chat_template",
+                     ft_vocab_has_chat(vocab));
 }
 
 static int print_json(const char *path, const ft_model_info *info, const ft_vocab *vocab,
