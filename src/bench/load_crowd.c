@@ -26,6 +26,7 @@ typedef struct text {
     int64_t asked_us, first_us, last_us; /* first, last: arrivals; 0: none */
     uint32_t tokens, behind;             /* all; behind the first arrival */
     uint32_t arrivals;
+    uint32_t before, cached; /* tokens of earlier turns; of the prompt, those in the prefix cache */
     bool over, refused;
 } text;
 
@@ -36,7 +37,7 @@ typedef struct crowd {
     pthread_cond_t changed;
     bool stop, failed;             /* guarded by lock */
     int64_t from_us, end_us;       /* of measuring; guarded by lock, end_us 0: not yet */
-    uint32_t next_prompt;          /* of learning; guarded by lock */
+    uint32_t next_prompt;          /* of learning, or the next chat; guarded by lock */
     uint64_t slow;                 /* guarded by lock */
     ft_error err;                  /* of the first failure; guarded by lock */
     ft_bench_crowd_result *result; /* texts, tokens: guarded by lock */
@@ -55,6 +56,7 @@ typedef struct device {
     bool has_path;
     ft_bench_load_device emulated;
     ft_edge *edge;
+    ft_bench_load_user user; /* where users chat */
     ft_bench_load_prompt *prompt;
     text text;
     ft_known_us round; /* when its last verdict came; unknown: the text has none yet */
@@ -203,6 +205,10 @@ static void account(device *d, ft_status status, ft_error *err)
     ft_promise_kept kept;
     pthread_mutex_lock(&c->lock);
     t->over = status == FT_OK;
+    if (c->from_us > 0 && t->asked_us >= c->from_us && t->arrivals > 0) {
+        c->result->before_tok += t->before;
+        c->result->found_tok += t->cached < t->before ? t->cached : t->before;
+    }
     t->refused = status == FT_EXHAUSTED && !c->learning;
     if (status == FT_CANCELLED && is_stopped(c))
         status = ft_error_set(err, FT_CANCELLED, "stopped");
@@ -231,12 +237,15 @@ static void write_text(device *d)
     const ft_gen_request request = {.prompt = d->prompt->tokens.id,
                                     .n_prompt = (uint32_t)d->prompt->tokens.n,
                                     .sampling = c->opts->sampling,
+                                    .prefix = d->user.chat ? d->user.chat->prefix : 0,
                                     .max_tokens = d->class->n_tokens};
     const ft_gen_sink sink = {.ctx = d, .on_text = on_text, .cancelled = is_over};
-    d->text = (text){.asked_us = ft_bench_now_us()};
+    d->text = (text){.asked_us = ft_bench_now_us(),
+                     .before = d->user.chat ? ft_bench_load_user_before(&d->user) : 0};
     d->round = ft_unknown();
     d->said.n = 0;
     ft_status status = ft_edge_generate(d->edge, &request, &sink, &err, &stats);
+    d->text.cached = (uint32_t)stats.cached_tokens;
     d->drafted += stats.drafted;
     d->accepted += stats.accepted;
     account(d, status, &err);
@@ -255,10 +264,37 @@ static bool sleep_until(crowd *c, int64_t until_us)
     return go_on;
 }
 
+/* The next turn of the user's chat, or the first one of another chat. Users begin midway, so that
+ * from the start some chats are old and some are new. */
+static bool next_turn(device *d, uint32_t round)
+{
+    crowd *c = d->crowd;
+    ft_bench_load_user *user = &d->user;
+    ft_error err = {0};
+    if (!user->chat) {
+        const ft_bench_crowd_chats *chats = c->opts->chats;
+        pthread_mutex_lock(&c->lock);
+        const uint32_t i = c->next_prompt++;
+        pthread_mutex_unlock(&c->lock);
+        if (c->learning && i >= chats->all->n)
+            return false;
+        ft_bench_load_user_begin(user, (chats->first + i) % chats->all->n,
+                                 !c->learning && round == 0);
+    }
+    if (ft_bench_load_user_prompt(user, &err, &d->prompt) == FT_OK)
+        return true;
+    pthread_mutex_lock(&c->lock);
+    fail(c, &err);
+    pthread_mutex_unlock(&c->lock);
+    return false;
+}
+
 static bool next_prompt(device *d, uint32_t round)
 {
     crowd *c = d->crowd;
     uint32_t i = d->index + round * c->opts->n_devices;
+    if (c->opts->chats)
+        return next_turn(d, round);
     if (c->learning) {
         pthread_mutex_lock(&c->lock);
         i = c->next_prompt++;
@@ -279,7 +315,13 @@ static void *live(void *arg)
         write_text(d);
         /* A device that was refused asks again when the text would have been finished. */
         double pause_s = d->text.refused ? d->class->n_tokens / (double)d->class->tokens_per_s : 0;
-        go_on = sleep_until(c, ft_bench_now_us() + (int64_t)(pause_s * 1e6));
+        int64_t pause_us = (int64_t)(pause_s * 1e6);
+        if (c->opts->chats && !d->text.refused) {
+            ft_bench_load_user_next(&d->user);
+            if (!c->learning)
+                pause_us = ft_bench_load_user_think_us(&d->user, c->opts->chats->think_s);
+        }
+        go_on = sleep_until(c, ft_bench_now_us() + pause_us);
     }
     return NULL;
 }
@@ -296,6 +338,12 @@ static ft_status device_init(device *d, crowd *c, uint32_t index, ft_error *err)
     d->index = index;
     ft_gain_init(&d->gain, NULL);
     d->class = &o->classes[index % o->n_classes];
+    if (o->chats) {
+        d->user.chats = o->chats->all;
+        ft_rng_init(&d->user.rng, o->chats->seed << 32 | (index + 1));
+        if (!c->learning)
+            edge.reconnect_ms = o->chats->reconnect_ms;
+    }
     edge.slo_tokens_per_s = o->ask && !c->learning ? d->class->tokens_per_s : 0;
     d->wire = ft_link_source_wire(c->clients[index / PER_CLIENT]);
     ft_bench_load_path_init(&d->path, d->wire);
@@ -345,6 +393,13 @@ static bool watch(crowd *c, int64_t until_us, ft_error *err)
     return go_on;
 }
 
+/* Zeros where there is no server to ask. */
+static ft_status count(const ft_bench_crowd_opts *o, ft_error *err, ft_bench_load_counters *out)
+{
+    *out = (ft_bench_load_counters){0};
+    return o->server ? ft_bench_load_server_count(o->server, err, out) : FT_OK;
+}
+
 static ft_status measure(crowd *c, int64_t begun_us, ft_error *err)
 {
     const ft_bench_crowd_opts *o = c->opts;
@@ -352,10 +407,10 @@ static ft_status measure(crowd *c, int64_t begun_us, ft_error *err)
     int64_t from_us = begun_us + (int64_t)(o->warm_s * 1e6);
     if (!watch(c, from_us, err))
         return FT_OK;
-    ft_status status = ft_bench_load_server_count(o->server, err, &a);
+    ft_status status = count(o, err, &a);
     double cpu = ft_bench_cpu_s();
     pthread_mutex_lock(&c->lock);
-    c->from_us = ft_bench_now_us();
+    c->from_us = c->result->from_us = ft_bench_now_us();
     pthread_mutex_unlock(&c->lock);
     if (status == FT_OK)
         watch(c, from_us + (int64_t)(o->measure_s * 1e6), err);
@@ -367,7 +422,7 @@ static ft_status measure(crowd *c, int64_t begun_us, ft_error *err)
     pthread_mutex_unlock(&c->lock);
     c->result->driver_cpu_s = ft_bench_cpu_s() - cpu;
     if (status == FT_OK)
-        status = ft_bench_load_server_count(o->server, err, &b);
+        status = count(o, err, &b);
     if (status == FT_OK)
         c->result->server = ft_bench_load_counters_since(&a, &b);
     return status;
@@ -411,7 +466,11 @@ static ft_status run_devices(crowd *c, device *devices, ft_error *err)
 
 static ft_status connect_all(crowd *c, ft_error *err)
 {
-    const ft_wire_client_opts wire = {.address = c->opts->server->address};
+    ft_wire_client_opts wire = {0};
+    if (c->opts->wire)
+        wire = *c->opts->wire;
+    else
+        wire.address = c->opts->server->address;
     uint32_t n = (c->opts->n_devices + PER_CLIENT - 1) / PER_CLIENT;
     ft_status status = FT_OK;
     c->clients = calloc(n, sizeof(ft_wire_client *));
@@ -456,6 +515,7 @@ static ft_status run(const ft_bench_crowd_opts *o, bool learning, ft_error *err,
     for (uint32_t i = 0; i < c.n_clients; i++)
         ft_wire_client_destroy(c.clients[i]);
     out->misses = misses(o) - missed;
+    out->chats = o->chats ? c.next_prompt : 0;
     free(c.clients);
     free(devices);
     pthread_cond_destroy(&c.changed);
@@ -474,11 +534,11 @@ ft_status ft_bench_crowd_learn(const ft_bench_crowd_opts *opts, ft_error *err,
 {
     ft_bench_load_counters a, b;
     *out = (ft_bench_crowd_result){0};
-    ft_status status = ft_bench_load_server_count(opts->server, err, &a);
+    ft_status status = count(opts, err, &a);
     if (status == FT_OK)
         status = run(opts, true, err, out);
     if (status == FT_OK)
-        status = ft_bench_load_server_count(opts->server, err, &b);
+        status = count(opts, err, &b);
     if (status == FT_OK)
         out->server = ft_bench_load_counters_since(&a, &b);
     return status;

@@ -43,7 +43,7 @@ extern const ft_command ft_cmd_serve, ft_cmd_edge, ft_cmd_run, ft_cmd_rpc_server
     ft_cmd_bench_capacity, ft_cmd_bench_schedule, ft_cmd_bench_sessions, ft_cmd_bench_kernels,
     ft_cmd_bench_logits, ft_cmd_bench_noise, ft_cmd_bench_ablate, ft_cmd_bench_exact,
     ft_cmd_bench_codec, ft_cmd_bench_law, ft_cmd_bench_uplink, ft_cmd_bench_memory,
-    ft_cmd_bench_local, ft_cmd_bench_batch, ft_cmd_pull, ft_cmd_models;
+    ft_cmd_bench_local, ft_cmd_bench_batch, ft_cmd_bench_fleet, ft_cmd_pull, ft_cmd_models;
 
 /* Prints what --help of a command prints. */
 void ft_cmd_help(const ft_command *command);

@@ -68,6 +68,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_prefill,
     &ft_cmd_bench_serving,
     &ft_cmd_bench_capacity,
+    &ft_cmd_bench_fleet,
     &ft_cmd_bench_schedule,
     &ft_cmd_bench_sessions,
     &ft_cmd_bench_kernels,

@@ -18,6 +18,7 @@
 #include "bench/decode.h"
 #include "bench/decode_schema.h"
 #include "bench/exact.h"
+#include "bench/fleet.h"
 #include "bench/kernels.h"
 #include "bench/law.h"
 #include "bench/logits.h"
@@ -146,12 +147,14 @@ static void test_missing_files(void **state)
         .target = missing, .draft = path, .prompts = missing, .prefixes = 1, .l = "8"};
     const ft_bench_uplink_opts uplink = {
         .model = missing, .draft = path, .prompts = missing, .n_prompts = 1, .rounds = 1};
+    const ft_bench_fleet_opts fleet = {
+        .model = missing, .draft = path, .prompts = missing, .servers = "127.0.0.1:1", .rounds = 1};
     const ft_status got[] = {
         ft_bench_exact(&exact, &err, &report),     ft_bench_noise(&noise, &err, &report),
         ft_bench_logits(&logits, &err, &report),   ft_bench_schedule(&schedule, &err, &report),
         ft_bench_serving(&serving, &err, &report), ft_bench_capacity(&capacity, &err, &report),
         ft_bench_codec(&codec, &err, &report),     ft_bench_law(&law, &err, &report),
-        ft_bench_uplink(&uplink, &err, &report),
+        ft_bench_uplink(&uplink, &err, &report),   ft_bench_fleet(&fleet, &err, &report),
     };
     for (size_t i = 0; i < sizeof got / sizeof *got; i++)
         assert_true(got[i] == FT_IO || got[i] == FT_NOT_FOUND || got[i] == FT_INVALID);

@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import json
 import ssl
+import subprocess
 import threading
 
 import chat
@@ -15,16 +16,24 @@ DELAY_S = 5  # health checks fail twice, a second apart, on a busy machine
 ENDS = ("0", "2")  # the demo target's end-of-text tokens
 
 
-class Fleet:
-    """Servers that keep their ports when they are started again, and a proxy before them."""
+def dear_target():
+    """The demo target with 120 layers: the same texts, and passes that take four times as long."""
+    script = f". {w.ROOT}/tools/setup.sh >&2; ft_demo_target; echo $FT_DEMO_TARGET"
+    return subprocess.run(["bash", "-euc", script], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
-    def __init__(self, world, kind, program, form="foretoken", robin=False, n=2):
+
+class Fleet:
+    """Servers that keep their ports when they are started again, and a proxy before them. more: further flags of
+    each server; cores: each has one of its own."""
+
+    def __init__(self, world, kind, program, form="foretoken", robin=False, n=2, more=(), model=None, cores=None):
         self.world, self.certificate = world, world.certificate
+        self.model, self.cores = model, cores or [None] * n
         ports = w.free_ports(3 + 2 * n)
         self.places = list(zip(ports[3::2], ports[4::2]))
         self.flags = ["--per-client-share", "100", "--ctx-size", CONTEXT, "--shutdown-delay-s", str(DELAY_S),
                       "--allow-host", f"127.0.0.1:{ports[1]}",
-                      "--allow-host", "localhost:8411"]  # health checks name the port of the configuration
+                      "--allow-host", "localhost:8411", *more]  # health checks name the port of the configuration
         if form == "passthrough":
             for name in ("--tls", "--https"):
                 self.flags += [name + "-cert", self.certificate.cert, name + "-key", self.certificate.key]
@@ -34,7 +43,8 @@ class Fleet:
 
     def start(self, i):
         grpc, http = self.places[i]
-        return w.Server(self.world, *self.flags, port=grpc, http=http, drain_s=None)
+        return w.Server(self.world, *self.flags, port=grpc, http=http, drain_s=None, model=self.model,
+                        core=self.cores[i])
 
     def add_edge(self, **how):
         """It knows the proxy alone."""

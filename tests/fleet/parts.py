@@ -25,6 +25,8 @@ PEOPLE, TOKENS = 8, 48
 KILLS = {False: 2, True: 20}
 LONG_S, PROBE_TOKENS = 16, 32  # between the delay and 5 s, and the delay and serve's --drain-s
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
+READ_PROMPT = "The keeper of the light reads the book of the storm again and again, and writes. " * 180
+READ_MARGIN = 1.3  # more prompts than it takes
 SILENT_PROMPT = "The keeper wrote in the book that the night was calm and the lamp was lit. " * 60
 
 
@@ -235,8 +237,33 @@ def roll(world, kind, program):
 
 # --- silence ---
 
+def read(world, kind, program):
+    """So many long prompts at once that the last one is silent for longer than the proxy waits by default. Half of
+    them come from the edge, half over the API."""
+    fleet = f.Fleet(world, kind, program, model=f.dear_target())
+    edge = fleet.add_edge(drafts=False)
+
+    def one(i):
+        began = time.monotonic()
+        port, ca = ((edge.http, None), (fleet.proxy.http, fleet.certificate.cert))[i % 2]
+        text, error = f.ask(port, [{"role": "user", "content": f"{i}. {READ_PROMPT}"}], 2, ca)
+        world.check(text and not error, f"{kind.name}, prompt {i}: {error or 'no text'}")
+        return time.monotonic() - began
+    alone_s = one(0)
+    n = len(fleet.servers) * (int(READ_MARGIN * SILENT_S[kind.name] / alone_s) + 1)
+    sent = edge.metric("reconnects_total")
+    most_s = max(f.together(lambda i: one(i + 1), n))
+    world.check(most_s > SILENT_S[kind.name], f"{kind.name}: {n} prompts were read in {most_s:.0f} s")
+    lost = int(edge.metric("reconnects_total") - sent)
+    world.check(lost == 0, f"{kind.name}, {n} long prompts: the stream was cut {lost} times")
+    world.say(f"{kind.name}, long prompts", prompts=n, silent_for=f"{most_s:.0f} s", streams_cut=lost)
+    fleet.end()
+
+
 def silence(world, kind, program):
-    """A server says nothing for longer than a proxy waits by default, as while it reads a long prompt."""
+    """A server says nothing for longer than a proxy waits by default: it is stopped, or (--long) reads prompts."""
+    if world.long:
+        read(world, kind, program)
     fleet = f.Fleet(world, kind, program)
     edge = fleet.add_edge(drafts=False)
     results = {}
