@@ -88,9 +88,9 @@ typedef struct ft_bench_crowd_result {
 /* Devices for warm_s + measure_s. *out is filled in any case. FT_CANCELLED: a signal. */
 FT_WARN_UNUSED ft_status ft_bench_crowd_run(const ft_bench_crowd_opts *opts, ft_error *err,
                                             ft_bench_crowd_result *out);
-/* Writes all prompts' texts once, or those of all chats, of the first class's length. This fills the recording and the
- * server's prefix cache, and the texts of set or chats if they have none. Times are not used; *out is about
- * all of it. */
+/* Writes all prompts' texts once, or those of all chats, of the first class's length. This fills
+ * the recording and the server's prefix cache, and the texts of set or chats if they have none.
+ * Times are not used; *out is about all of it. */
 FT_WARN_UNUSED ft_status ft_bench_crowd_learn(const ft_bench_crowd_opts *opts, ft_error *err,
                                               ft_bench_crowd_result *out);
 
