@@ -25,6 +25,7 @@ CONTEXT, KV_TOK = 1024, 24576
 TURNS, TOKENS, DRAFT, DRAFT_MS, RTT_MS = 3, 48, 4, 10, 20
 BUSY = {"devices": 48, "chats": 240, "think_s": 1, "warm_s": 25, "measure_s": 40, "rounds": 3}
 CALM = {"devices": 24, "chats": 160, "warm_s": 60, "measure_s": 120, "rounds": 1}
+FIT = {"ctx": 512, "rows": 192, "sessions": 24, "batches": 45, "unseen": 15}
 LOAD = 0.7  # of what two servers can do, in the run beside the simulator
 SLOWEST = 0.6  # the promised speed, over what a text gets at that load
 FIRST = ("I keep notes about {0} of the year {1}. They say that {0} were there first, that {0} came in spring and left "
@@ -72,7 +73,7 @@ class Twice:
         log = self.world.path(words[1] + ".log")
         with open(log, "a") as said:
             done = subprocess.run([self.world.binary, *words, "--json"], stdout=subprocess.PIPE, stderr=said,
-                                  text=True, env=self.world.environment)
+                                  text=True, env=self.world.environment, preexec_fn=w.prepare(None, None))
         if done.returncode:
             with open(log) as said:
                 raise RuntimeError(f"{' '.join(words[:2])}: {said.read()[-500:]}")
@@ -81,15 +82,15 @@ class Twice:
     def fit(self):
         """What passes cost, measured on both cores at once, as both servers use the memory."""
         files = [self.world.path(f"costs-{core}.json") for core in self.cores[:2]]
-        fits = [subprocess.Popen(
-            ["taskset", "-c", str(core), self.world.binary, "fit", "verify-time", "-m", self.target, "-t", "1", "--ctx",
-             str(CONTEXT), "--rows", "256", "--batches", "60", "--unseen", "20", "--out", file],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for core, file in zip(self.cores, files)]
-        self.world.check(all(fit.wait() == 0 for fit in fits), "fit verify-time failed")
+        how = [word for name, value in FIT.items() for word in ("--" + name, str(value))]
+        command = [self.world.binary, "fit", "verify-time", "-m", self.target, "-t", "1", *how, "--out"]
+        fits = [w.Program(self.world, "fit", [*command, file], core=core) for core, file in zip(self.cores, files)]
+        for fit in fits:
+            self.world.check(fit.process.wait() == 0, f"fit verify-time: {fit.said()[-300:]}")
         self.costs = files[0]
 
     def fleet(self, n, slo):
-        flags = ["--kv-tokens", str(KV_TOK), "--slo", slo, "--costs", self.costs]
+        flags = ["--kv-tokens", str(KV_TOK), "--slo", slo, *(["--costs", self.costs] if self.costs else [])]
         return f.Fleet(self.world, self.kind, self.program, n=n, more=flags, model=self.target,
                        cores=self.cores[-n:])
 
@@ -150,13 +151,16 @@ class Twice:
 
 
 def split_ratio(report):
-    """Two servers over one: the processor time that they get, and the tokens that they make of a second of it. A larger
-    batch makes more of it, and two cores share the memory's bandwidth."""
+    """Why the ratio is what it is: the processor time that two servers got over one's, the tokens that they made of a
+    second of it (a larger batch makes more, and two cores share the memory), and what two cores can do at most."""
     addresses = [fleet["server"] for fleet in report["fleets"]]
-    cores, tokens = ([statistics.mean(of(row) for row in report["rows"] if row["server"] == address)
-                      for address in addresses]
-                     for of in (lambda row: sum(row["cores"]["servers"]), lambda row: row["tokens_per_s"]))
-    return {"cores": cores[1] / cores[0], "tokens_a_core": tokens[1] / cores[1] / (tokens[0] / cores[0])}
+    of = [[row for row in report["rows"] if row["server"] == address] for address in addresses]
+    speed = [statistics.mean(row["tokens_per_s"] for row in rows) for rows in of]
+    servers, proxy, edges = ([statistics.mean(share(row["cores"]) for row in rows) for rows in of] for share in (
+        lambda cores: sum(cores["servers"]), lambda cores: cores["proxy"], lambda cores: cores["edges"]))
+    per_token = (servers[1] + proxy[1] + edges[1]) / speed[1]
+    return {"cores": servers[1] / servers[0], "tokens_a_core_second": (speed[1] / servers[1]) / (speed[0] / servers[0]),
+            "at_most": 2 / per_token / (speed[0] / servers[0])}
 
 
 def accept_of(row):
@@ -194,8 +198,8 @@ def compared(real):
 
 def twice(world, kind, program):
     it = Twice(world, kind, program)
-    it.fit()
     busy = it.ratio()
+    it.fit()
     real = it.calm(busy["fleets"][1]["tokens_per_s"])
     ours, theirs = compared(real), it.simulated(real)
     off = {"tokens_per_s": theirs["tokens_per_s"] / ours["tokens_per_s"] - 1,
