@@ -36,6 +36,7 @@ typedef struct slow_link {
     ft_bench_load_path *path;
     ft_link *inner;
     int64_t delay_us;
+    bool takes_time;     /* it has threads from its first message on */
     bool threads;        /* else everything goes straight to `inner` */
     uint64_t sent_bytes; /* with threads: when the edge sends, as a call counts them */
     queue up, down;
@@ -246,13 +247,43 @@ static void *transmit(void *arg)
     return NULL;
 }
 
+static ft_status start_threads(slow_link *s, ft_error *err)
+{
+    pthread_t sender;
+    queue_init(&s->up);
+    queue_init(&s->down);
+    if (pthread_create(&s->receiver, NULL, receive, s) != 0)
+        goto fail;
+    if (pthread_create(&sender, NULL, transmit, s) == 0) {
+        pthread_detach(sender);
+        s->threads = true;
+        return FT_OK;
+    }
+    s->inner->vt->cancel(s->inner);
+    pthread_join(s->receiver, NULL);
+fail:
+    queue_deinit(&s->up);
+    queue_deinit(&s->down);
+    return ft_error_set(err, FT_EXHAUSTED, "no more threads for a link that takes time");
+}
+
 /* ---- the link ---- */
+
+/* Not before the first message: the inner stream begins as it receives, and its prefix must be
+ * known then. */
+static ft_status begin(slow_link *s, ft_error *err)
+{
+    return s->takes_time && !s->threads ? start_threads(s, err) : FT_OK;
+}
 
 static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
 {
     slow_link *s = (slow_link *)link;
     if (msg->kind == FT_CLIENT_DRAFT && s->path->on_draft)
         s->path->on_draft(s->path->ctx, &msg->draft);
+    const ft_status status = begin(s, err);
+    if (status != FT_OK)
+        return status;
     if (!s->threads)
         return pass_up(s, msg, err);
     packet *p = calloc(1, sizeof *p);
@@ -277,8 +308,10 @@ static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *er
 static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
 {
     slow_link *s = (slow_link *)link;
-    ft_status status = FT_OK;
     *out = NULL;
+    ft_status status = begin(s, err);
+    if (status != FT_OK)
+        return status;
     if (!s->threads) {
         status = s->inner->vt->recv(s->inner, timeout_us, err, out);
     } else {
@@ -323,6 +356,13 @@ static void slow_cancel(ft_link *link)
     s->inner->vt->cancel(s->inner);
 }
 
+static void slow_use_prefix(ft_link *link, uint64_t prefix)
+{
+    slow_link *s = (slow_link *)link;
+    if (s->inner->vt->use_prefix)
+        s->inner->vt->use_prefix(s->inner, prefix);
+}
+
 static bool slow_connected(ft_link *link)
 {
     slow_link *s = (slow_link *)link;
@@ -349,28 +389,9 @@ static const ft_link_vtable slow_vtable = {
     .bytes = slow_bytes,
     .cancel = slow_cancel,
     .destroy = slow_destroy,
+    .use_prefix = slow_use_prefix,
     .connected = slow_connected,
 };
-
-static ft_status start_threads(slow_link *s, ft_error *err)
-{
-    pthread_t sender;
-    queue_init(&s->up);
-    queue_init(&s->down);
-    if (pthread_create(&s->receiver, NULL, receive, s) != 0)
-        goto fail;
-    if (pthread_create(&sender, NULL, transmit, s) == 0) {
-        pthread_detach(sender);
-        s->threads = true;
-        return FT_OK;
-    }
-    s->inner->vt->cancel(s->inner);
-    pthread_join(s->receiver, NULL);
-fail:
-    queue_deinit(&s->up);
-    queue_deinit(&s->down);
-    return ft_error_set(err, FT_EXHAUSTED, "no more threads for a link that takes time");
-}
 
 static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
 {
@@ -383,11 +404,8 @@ static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
     s->path = path;
     s->delay_us = path->delay_us;
     ft_status status = path->inner.open(path->inner.ctx, err, &s->inner);
-    if (status == FT_OK && (s->delay_us > 0 || path->limited))
-        status = start_threads(s, err);
+    s->takes_time = s->delay_us > 0 || path->limited;
     if (status != FT_OK) {
-        if (s->inner)
-            s->inner->vt->destroy(s->inner);
         free(s);
         return status;
     }
@@ -396,6 +414,12 @@ static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
     pthread_mutex_unlock(&path->lock);
     *out = &s->link;
     return FT_OK;
+}
+
+static ft_status path_health(void *ctx, ft_error *err)
+{
+    ft_bench_load_path *path = ctx;
+    return path->inner.health(path->inner.ctx, err);
 }
 
 static ft_status path_info(void *ctx, ft_error *err, ft_msg_info *out)
@@ -443,7 +467,11 @@ void ft_bench_load_path_deinit(ft_bench_load_path *path)
 
 ft_link_source ft_bench_load_path_source(ft_bench_load_path *path)
 {
-    return (ft_link_source){.ctx = path, .open = path_open, .info = path_info};
+    return (ft_link_source){.ctx = path,
+                            .open = path_open,
+                            .info = path_info,
+                            .health = path->inner.health ? path_health : NULL,
+                            .name = path->inner.name};
 }
 
 ft_bench_load_traffic ft_bench_load_path_traffic(ft_bench_load_path *path)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -33,8 +34,8 @@ typedef struct far_side {
     ft_server_msg *answer[16];
     int64_t answered_us[16];
     size_t n_answers, n_taken;
-    uint64_t bytes;
-    bool over;
+    uint64_t bytes, prefix;
+    bool over, began;
 } far_side;
 
 static far_side far;
@@ -61,6 +62,7 @@ static ft_status far_send(ft_link *link, const ft_client_msg *msg, ft_error *err
 static ft_status far_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
 {
     pthread_mutex_lock(&far.lock);
+    far.began = true;
     while (far.n_taken == far.n_answers && !far.over)
         pthread_cond_wait(&far.changed, &far.lock);
     *out = far.n_taken < far.n_answers ? far.answer[far.n_taken++] : NULL;
@@ -89,7 +91,16 @@ static void far_end(ft_link *link)
     pthread_mutex_unlock(&far.lock);
 }
 
+/* As a stream over gRPC: once it has begun, it is too late. */
+static void far_use_prefix(ft_link *link, uint64_t prefix)
+{
+    pthread_mutex_lock(&far.lock);
+    far.prefix = far.began ? 0 : prefix;
+    pthread_mutex_unlock(&far.lock);
+}
+
 static const ft_link_vtable far_vtable = {.send = far_send,
+                                          .use_prefix = far_use_prefix,
                                           .recv = far_recv,
                                           .retry_after_ms = far_retry,
                                           .bytes = far_bytes,
@@ -100,6 +111,11 @@ static ft_status far_open(void *ctx, ft_error *err, ft_link **out)
 {
     *out = &far.link;
     return FT_OK;
+}
+
+static ft_status far_health(void *ctx, ft_error *err)
+{
+    return FT_TIMEOUT;
 }
 
 static ft_status far_info(void *ctx, ft_error *err, ft_msg_info *out)
@@ -174,6 +190,30 @@ static void close_path(ft_bench_load_path *path, ft_link *link)
     assert_int_equal(link->vt->send(link, &end, NULL), FT_OK);
     link->vt->destroy(link);
     ft_bench_load_path_deinit(path);
+}
+
+/* The prefix reaches the inner link before its stream begins, with a delay and without; and so does
+ * the question whether the server is alive, where the inner source has an answer. */
+static void test_prefix(void **state)
+{
+    for (int64_t delay_us = 0; delay_us <= DELAY_US; delay_us += DELAY_US) {
+        ft_bench_load_path path;
+        ft_link *link = open_path(&path, delay_us);
+        usleep(10000); /* for a thread that would begin too early */
+        link->vt->use_prefix(link, 77);
+        send_draft(link, 1, 0);
+        answer(1, false);
+        assert_int_equal(receive_round(link), 1);
+        assert_true(far.prefix == 77);
+        assert_null(ft_bench_load_path_source(&path).health);
+        close_path(&path, link);
+    }
+    ft_bench_load_path path;
+    ft_bench_load_path_init(&path, (ft_link_source){.health = far_health, .name = "far"});
+    const ft_link_source source = ft_bench_load_path_source(&path);
+    assert_int_equal(source.health(source.ctx, NULL), FT_TIMEOUT);
+    assert_string_equal(source.name, "far");
+    ft_bench_load_path_deinit(&path);
 }
 
 /* Up: each message is held for the delay, in order; the prompt is the link's own copy. */
@@ -345,9 +385,10 @@ static void test_info(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_up),      cmocka_unit_test(test_down),
-        cmocka_unit_test(test_up_rate), cmocka_unit_test(test_down_rate),
-        cmocka_unit_test(test_traffic), cmocka_unit_test(test_info),
+        cmocka_unit_test(test_prefix),    cmocka_unit_test(test_up),
+        cmocka_unit_test(test_down),      cmocka_unit_test(test_up_rate),
+        cmocka_unit_test(test_down_rate), cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_info),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
