@@ -116,7 +116,10 @@ bool ft_matcher_allows(ft_matcher *matcher, int32_t token);
 /* All tokens that may follow: bit t % 32 of word t / 32. NULL: none may, as
  * nothing that the vocabulary has fits. Valid until the next call. */
 const uint32_t *ft_matcher_mask(ft_matcher *matcher);
-/* The one token that may follow; -1: several may, or none. */
+/* The same for drafts, where it takes little work. False: it takes more, or the matcher failed;
+ * then nothing is known. The matcher stands where it stood, and is used on. */
+bool ft_matcher_guess(ft_matcher *matcher, const uint32_t **mask);
+/* The one token that may follow; -1: several may, or none, or ft_matcher_guess is false. */
 int32_t ft_matcher_only(ft_matcher *matcher);
 /* Appends the bytes with which every text goes on that fits; nothing: there are several ways, or
  * the text may end here. Tokens may spell them in several ways, and go beyond them. FT_NOMEM. */

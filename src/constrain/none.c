@@ -72,6 +72,12 @@ const uint32_t *ft_matcher_mask(ft_matcher *matcher)
     return NULL;
 }
 
+bool ft_matcher_guess(ft_matcher *matcher, const uint32_t **mask)
+{
+    *mask = NULL;
+    return false;
+}
+
 int32_t ft_matcher_only(ft_matcher *matcher)
 {
     return -1;

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// constraint.h by XGrammar. Every call into it stands in a try block: a throw becomes a status, or
-// marks the matcher as failed. Its log is ours (XGRAMMAR_LOG_CUSTOMIZE): what it throws carries the
-// bare message, and a warning while it reads a constraint means that it ignores a part of it. That
-// is an error here. Nothing here knows texts, sessions or caches.
-//
-// XGrammar counts the work that it does and the states that it makes (tools/setup.sh), so that no
-// grammar keeps a thread: the same count on every machine, so a text does not depend on how fast
-// one is.
+// constraint.h by XGrammar, up to a compiled grammar; matcher.cpp goes on. Every call into it stands
+// in a try block: a throw becomes a status. Its log is ours (XGRAMMAR_LOG_CUSTOMIZE): what it throws
+// carries the bare message, and a warning while it reads a constraint means that it ignores a part
+// of it. That is an error here. Nothing here knows texts, sessions or caches.
 #ifdef FT_HAVE_XGRAMMAR
-#include <xgrammar/xgrammar.h>
-
-#ifndef XGRAMMAR_COUNTS_STATES
-#error "this XGrammar does not count its work: build it by tools/setup.sh, and configure anew"
-#endif
+#include "constrain/xgrammar_impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,13 +22,6 @@ extern "C" {
 #include "constrain/schema.h"
 }
 
-/* States that may be looked at for one token. A tool's schema takes 150. A
- * state takes 30 bytes in a matcher: with twice as much, long texts could take 500 MB. */
-#define CALL_WORK 1000
-/* What one token may take beyond it, 5 to 80 ms in which no other text goes on, and all of a
- * matcher. With twice as much, a hostile grammar delays others for twice as long. */
-#define CALL_EXCESS_WORK 200000
-#define EXCESS_WORK      4000000
 /* What a compilation may take: 2 s. A tool's schema takes up to a fifth. */
 #define COMPILE_WORK 100000000
 /* States of automata that a compilation makes, and what one costs as work. */
@@ -47,16 +30,14 @@ extern "C" {
 /* How much work is done between two looks at whether a compilation is to stop: 1 ms. */
 #define STOP_WORK 50000
 
-#define TOO_MUCH_WORK   "it takes too much work: make it smaller, or less ambiguous"
 #define TOO_MANY_STATES "it has more than 100,000 states: make it smaller"
 
-/* What is left to the call that runs on this thread. */
-static thread_local uint64_t work_left;
+thread_local uint64_t ft_xgrammar_work;
 
 /* The compilation that runs on this thread. */
 struct compilation {
     const ft_compile_stop *stop;    /* NULL: it cannot be stopped */
-    uint64_t states_left, looks_at; /* looks: of work_left, when it is asked next */
+    uint64_t states_left, looks_at; /* looks: of ft_xgrammar_work, when it is asked next */
     std::string warning;            /* the first one */
     size_t grammars;                /* FT_CONSTRAINT_MAX_GRAMMAR_BYTES for each of them */
 };
@@ -67,9 +48,9 @@ struct stopped : std::exception {
 
 static void look_whether_to_stop()
 {
-    if (!compiling || work_left > compiling->looks_at)
+    if (!compiling || ft_xgrammar_work > compiling->looks_at)
         return;
-    compiling->looks_at = work_left - std::min<uint64_t>(work_left, STOP_WORK);
+    compiling->looks_at = ft_xgrammar_work - std::min<uint64_t>(ft_xgrammar_work, STOP_WORK);
     if (compiling->stop && compiling->stop->now(compiling->stop->ctx))
         throw stopped();
 }
@@ -78,9 +59,9 @@ namespace xgrammar
 {
 void CountWork(uint32_t n)
 {
-    if (work_left < n)
+    if (ft_xgrammar_work < n)
         throw std::length_error(TOO_MUCH_WORK);
-    work_left -= n;
+    ft_xgrammar_work -= n;
     look_whether_to_stop();
 }
 
@@ -117,62 +98,6 @@ struct ft_constrain_vocab {
     int32_t end;
     std::vector<mark> marks;
 };
-
-struct ft_grammar {
-    xgrammar::CompiledGrammar compiled;
-    int32_t end;
-    std::atomic<int> refs;
-};
-
-struct ft_matcher {
-    std::optional<xgrammar::GrammarMatcher> at;
-    ft_grammar *grammar = nullptr; /* NULL: there is none yet, and no `at` */
-    std::vector<int32_t> followed; /* the tokens that it stands behind */
-    std::vector<int32_t> mask;
-    /* What was forced behind the first so many of them, while it stands behind these. */
-    std::string forced;
-    size_t forced_at = 0;
-    uint64_t excess_left = EXCESS_WORK;
-    ft_status status = FT_INVALID; /* not FT_OK: it is not used yet, or not any more */
-};
-
-/* A matcher may work for one token. */
-class working
-{
-  public:
-    explicit working(ft_matcher *matcher)
-        : m(matcher), excess(std::min<uint64_t>(m->excess_left, CALL_EXCESS_WORK))
-    {
-        work_left = CALL_WORK + excess;
-    }
-    ~working()
-    {
-        m->excess_left -= excess - std::min(excess, work_left);
-        work_left = 0;
-    }
-
-  private:
-    ft_matcher *m;
-    const uint64_t excess; /* the last part of what is left to the call */
-};
-
-/* For a catch of all: what was thrown. */
-static ft_status thrown()
-{
-    try {
-        throw;
-    } catch (const std::length_error &) {
-        return FT_INVALID;
-    } catch (...) {
-        return FT_NOMEM;
-    }
-}
-
-static ft_status say(ft_status status, ft_error *err)
-{
-    return ft_error_set(err, status, "constraint: %s",
-                        status == FT_NOMEM ? "out of memory" : TOO_MUCH_WORK);
-}
 
 bool ft_constrain_available(void)
 {
@@ -384,7 +309,7 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
         return status;
     compilation running = {stop, COMPILE_STATES, COMPILE_WORK, {}, 1};
     compiling = &running;
-    work_left = COMPILE_WORK;
+    ft_xgrammar_work = COMPILE_WORK;
     try {
         status = compile(vocab, c, err, out);
     } catch (const stopped &) {
@@ -398,7 +323,7 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
         status = ft_error_set(err, FT_INTERNAL, "constraint: it cannot be compiled");
     }
     compiling = nullptr;
-    work_left = 0;
+    ft_xgrammar_work = 0;
     return status;
 }
 
@@ -422,177 +347,5 @@ bool ft_grammar_is_shared(const ft_grammar *grammar)
 size_t ft_grammar_bytes(const ft_grammar *grammar)
 {
     return grammar->compiled.MemorySizeBytes();
-}
-
-/* ---- matching ---- */
-
-ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out)
-{
-    *out = nullptr;
-    try {
-        auto matcher = std::make_unique<ft_matcher>();
-        const ft_status status = grammar ? ft_matcher_begin(matcher.get(), grammar, err) : FT_OK;
-        if (status == FT_OK)
-            *out = matcher.release();
-        return status;
-    } catch (...) {
-        return say(FT_NOMEM, err);
-    }
-}
-
-ft_status ft_matcher_begin(ft_matcher *matcher, ft_grammar *grammar, ft_error *err)
-{
-    try {
-        work_left = CALL_EXCESS_WORK;
-        const int n_vocab = grammar->compiled.GetTokenizerInfo().GetVocabSize();
-        matcher->mask.resize((size_t)(n_vocab + 31) / 32);
-        matcher->at.emplace(grammar->compiled);
-    } catch (...) {
-        return say(thrown(), err);
-    }
-    matcher->grammar = ft_grammar_ref(grammar);
-    return matcher->status = FT_OK;
-}
-
-void ft_matcher_destroy(ft_matcher *matcher)
-{
-    if (!matcher)
-        return;
-    ft_grammar_unref(matcher->grammar);
-    delete matcher;
-}
-
-/* How many of the tokens it stands behind already. */
-static size_t common(const ft_matcher *m, const int32_t *tokens, size_t n, size_t from)
-{
-    size_t i = 0;
-    while (i < n && from + i < m->followed.size() && m->followed[from + i] == tokens[i])
-        i++;
-    return i;
-}
-
-static bool accept(ft_matcher *m, const int32_t *tokens, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        m->followed.push_back(tokens[i]); /* first: it may throw */
-        working w(m);
-        if (m->at->IsTerminated() || !m->at->AcceptToken(tokens[i])) {
-            m->followed.pop_back();
-            return false;
-        }
-    }
-    return true;
-}
-
-bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, const int32_t *b,
-                       uint32_t n_b)
-{
-    ft_matcher *m = matcher;
-    size_t in_a = common(m, a, n_a, 0), in_b = in_a == n_a ? common(m, b, n_b, in_a) : 0;
-    if (m->status != FT_OK)
-        return false;
-    try {
-        m->at->Rollback((int)(m->followed.size() - in_a - in_b));
-        m->followed.resize(in_a + in_b);
-        if (m->followed.size() < m->forced_at)
-            m->forced.clear();
-        return accept(m, a + in_a, n_a - in_a) && accept(m, b + in_b, n_b - in_b);
-    } catch (...) {
-        m->status = thrown();
-        return false;
-    }
-}
-
-bool ft_matcher_allows(ft_matcher *matcher, int32_t token)
-{
-    try {
-        working w(matcher);
-        if (matcher->status != FT_OK || matcher->at->IsTerminated() ||
-            !matcher->at->AcceptToken(token))
-            return false;
-        matcher->at->Rollback(1);
-        return true;
-    } catch (...) {
-        matcher->status = thrown();
-        return false;
-    }
-}
-
-const uint32_t *ft_matcher_mask(ft_matcher *matcher)
-{
-    ft_matcher *m = matcher;
-    int64_t shape = (int64_t)m->mask.size();
-    DLTensor tensor = {m->mask.data(), {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &shape, nullptr, 0};
-    try {
-        working w(m);
-        if (m->status != FT_OK || m->at->IsTerminated())
-            return nullptr;
-        m->at->FillNextTokenBitmask(&tensor);
-    } catch (...) {
-        m->status = thrown();
-        return nullptr;
-    }
-    const bool some = std::any_of(m->mask.begin(), m->mask.end(), [](int32_t w) { return w != 0; });
-    return some ? (const uint32_t *)m->mask.data() : nullptr;
-}
-
-int32_t ft_matcher_only(ft_matcher *matcher)
-{
-    const uint32_t *mask = ft_matcher_mask(matcher);
-    int32_t only = -1;
-    for (size_t i = 0; mask && i < matcher->mask.size(); i++) {
-        if (mask[i] == 0)
-            continue;
-        if (only >= 0 || (mask[i] & (mask[i] - 1)) != 0)
-            return -1;
-        only = (int32_t)(32 * i) + __builtin_ctz(mask[i]);
-    }
-    return only;
-}
-
-/* How many of the forced bytes it has gone. */
-static size_t forced_gone(const ft_matcher *m)
-{
-    const auto &pieces = m->grammar->compiled.GetTokenizerInfo().GetDecodedVocab();
-    size_t gone = 0;
-    for (size_t i = m->forced_at; i < m->followed.size(); i++)
-        gone += pieces[(size_t)m->followed[i]].size();
-    return gone;
-}
-
-/* A long forced text is looked for once, and not behind each of its tokens. */
-ft_status ft_matcher_forced(ft_matcher *matcher, ft_buf *out)
-{
-    ft_matcher *m = matcher;
-    try {
-        working w(m);
-        if (m->status != FT_OK || m->at->IsTerminated())
-            return FT_OK;
-        size_t gone = m->forced.empty() ? 0 : forced_gone(m);
-        if (gone >= m->forced.size()) {
-            m->forced = m->at->FindJumpForwardString();
-            m->forced_at = m->followed.size();
-            gone = 0;
-        }
-        return ft_buf_append(out, m->forced.data() + gone, m->forced.size() - gone);
-    } catch (...) {
-        m->status = thrown();
-        return FT_OK;
-    }
-}
-
-ft_grammar *ft_matcher_grammar(const ft_matcher *matcher)
-{
-    return matcher->grammar;
-}
-
-int32_t ft_matcher_end(const ft_matcher *matcher)
-{
-    return matcher->grammar->end;
-}
-
-ft_status ft_matcher_status(const ft_matcher *matcher, ft_error *err)
-{
-    return matcher->status == FT_OK ? FT_OK : say(matcher->status, err);
 }
 #endif

@@ -5,11 +5,13 @@
 #include "spec/constrained.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/num.h"
 
-/* Tokens that are tried one by one. */
-#define WALK 4
+/* Tokens that are tried one by one. Within a string one of a few fits nearly always, and all that
+ * fit are expensive to find; elsewhere they are not, but few more to try cost little. */
+#define WALK FT_SAMPLING_WALK
 
 static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
 {
@@ -86,9 +88,22 @@ int32_t ft_constrained_draw(ft_sampler *sampler, uint32_t n_vocab, float *room,
                : best_of_all(sampler, masked(n_vocab, room, mask, logits), s, position, mask);
 }
 
-const float *ft_constrained_logits(uint32_t n_vocab, float *room, ft_matcher *matcher,
-                                   const float *logits)
+const float *ft_constrained_logits(ft_sampler *sampler, uint32_t n_vocab, float *room,
+                                   ft_matcher *matcher, const float *logits)
 {
-    const uint32_t *mask = ft_matcher_mask(matcher);
-    return mask ? masked(n_vocab, room, mask, logits) : logits;
+    static const ft_sampling greedy = {.top_p = 1};
+    int32_t best[WALK], out[WALK];
+    const size_t n = ft_sampler_walk(sampler, &greedy, logits, 0, best, WALK);
+    const uint32_t *mask;
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!ft_matcher_allows(matcher, best[i]))
+            out[n_out++] = best[i];
+    if (n_out > n / 2 && ft_matcher_guess(matcher, &mask))
+        return mask ? masked(n_vocab, room, mask, logits) : logits;
+    if (room != logits)
+        memcpy(room, logits, n_vocab * sizeof *room);
+    for (size_t i = 0; i < n_out; i++)
+        room[out[i]] = -INFINITY;
+    return room;
 }

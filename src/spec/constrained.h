@@ -24,9 +24,10 @@ bool ft_constrained_follow(const ft_sampling *s, const ft_past *past);
 int32_t ft_constrained_draw(ft_sampler *sampler, uint32_t n_vocab, float *room,
                             const ft_sampling *s, const float *logits, uint32_t position);
 
-/* For drafts: the logits with all that may not follow out, in `room` [n_vocab], which may be
- * `logits` itself. */
-const float *ft_constrained_logits(uint32_t n_vocab, float *room, ft_matcher *matcher,
-                                   const float *logits);
+/* For drafts: the logits without what may not follow, in `room` [n_vocab], which may be `logits`
+ * itself. Where most of the likeliest tokens may follow, or it is much work to know all that may,
+ * only the likeliest ones are looked at. */
+const float *ft_constrained_logits(ft_sampler *sampler, uint32_t n_vocab, float *room,
+                                   ft_matcher *matcher, const float *logits);
 
 #endif

@@ -56,7 +56,8 @@ const float *ft_rule_draw_logits(ft_rule_work *work, const ft_draw *draw)
     const float *logits = ft_penalize(&work->penalizer, draw->sampling, &draw->past, draw->logits);
     if (!draw->sampling->matcher || !ft_constrained_follow(draw->sampling, &draw->past))
         return logits;
-    return ft_constrained_logits(work->n_vocab, work->room, draw->sampling->matcher, logits);
+    return ft_constrained_logits(work->sampler, work->n_vocab, work->room, draw->sampling->matcher,
+                                 logits);
 }
 
 /* What stands before the walk's next token. path: [FT_TREE_MAX] */

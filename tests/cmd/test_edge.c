@@ -297,8 +297,8 @@ static void test_fallback_does_not_fit(void **state)
 }
 
 /* What usage.foretoken says of a text that such an edge gets of a server with these rules. The text
- * follows `ratio` only if the server offers it; then points have the l of --lattice. A draft that was
- * made ahead takes no time, so none is. */
+ * follows `ratio` only if the server offers it; then points have the l of --lattice. A draft that
+ * was made ahead takes no time, so none is. */
 static void expect_rule(const char *offered, const char *wanted, const char *rule, bool same_tokens)
 {
     const bool ratio = strcmp(wanted, "ratio") == 0, points = strcmp(rule, "ratio") == 0;
