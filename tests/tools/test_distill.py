@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
@@ -20,6 +21,7 @@ try:
     import torch
 
     import accept
+    import answer
     import distill
     import evaluate
     import exclude
@@ -29,6 +31,7 @@ try:
     import teach
     import tokens
     import train
+    import turns
     MISSING = None
 except ImportError as error:
     MISSING = f"tests/tools/test_distill.py SKIPPED: {error} (tools/distill/requirements.txt)"
@@ -309,6 +312,91 @@ class DistillTest(unittest.TestCase):
                 np.testing.assert_allclose(shard["top_logp"][row, at], logp[row, at], atol=1e-2)
         stored = shard["top_id"].any(-1)
         self.assertEqual(stored.sum(), (~shard["given"]).sum())
+
+    def test_answers_are_the_targets_and_so_is_its_opinion(self):
+        tasks, _ = self.write_chats("asked", [
+            ("qa-1-0", ["who"], "", ""), ("math-1-1", ["1+1", "2", "why so?"], "", ""),
+            ("qa-1-2", ["a much longer question than the others"], "", ""),
+            ("qa-1-3", ["where to"], "", ""), ("qa-1-4", ["too long " * 12], "", "")])
+        out = self.dir / "answered"
+        words = ("answer", "--target", self.target, "--tasks", tasks, "--dtype", "f32", "--out",
+                 out, "--rows", 3, "--tokens", 9, "--length", 100)
+        self.distill(*words)
+        model, t = llama.load_gguf(self.target), tokens.open_tokenizer(self.target)
+        rows, lines = 0, {}
+        for path in sorted(out.glob("*.npz")):
+            shard = dict(np.load(path))
+            answers = [json.loads(line) for line in
+                       path.with_suffix(".jsonl").read_text().splitlines()]
+            lines |= {a["id"]: a for a in answers}
+            logits = model(torch.from_numpy(shard["tokens"]).long())
+            logp, top = torch.topk(torch.log_softmax(logits, -1), teach.TOP)
+            for row, a in enumerate(answers):
+                chosen = np.flatnonzero(~shard["given"][row])
+                ids = shard["tokens"][row][chosen]
+                self.assertEqual(len(ids), 9 if a["finish"] == "length" else chosen[-1] -
+                                 chosen[0] + 1)
+                self.assertEqual(t.decode(ids).removesuffix("<|im_end|>"), a["text"])
+                np.testing.assert_array_equal(top[row, chosen - 1, 0], ids)
+                stored = {k: shard[k][row, chosen - 1] for k in ("top_id", "top_logp")}
+                np.testing.assert_array_equal(stored["top_id"], top[row, chosen - 1])
+                np.testing.assert_allclose(stored["top_logp"], logp[row, chosen - 1], atol=1e-2)
+                rows += 1
+        self.assertEqual((rows, set(lines)), (4, {f"{k}-1-{i}" for i, k in enumerate(
+            ("qa", "math", "qa", "qa"))}))
+        times = {p: p.stat().st_mtime_ns for p in out.iterdir()}
+        self.distill(*words)
+        self.assertEqual({p: p.stat().st_mtime_ns for p in out.iterdir()}, times)
+
+    def test_rows_that_have_ended_leave_the_batch(self):
+        model = llama.load_gguf(self.target)
+        g = torch.Generator().manual_seed(7)
+        prompts = [torch.randint(0, 255, (n,), generator=g).tolist() for n in (3, 5, 5, 8, 9)]
+        alone = [answer.written(model, [p], 20, {-1})[0] for p in prompts]
+        ends = {alone[0][5], alone[3][9]}
+        cut = []
+        for p, text in zip(prompts, alone):
+            stops = [i for i, token in enumerate(text) if i >= len(p) and token in ends]
+            cut.append(text[:stops[0] + 1] if stops else text)
+        self.assertEqual(answer.written(model, prompts, 20, ends), cut)
+        self.assertLess(len(cut[0]), len(alone[0]))
+
+    def test_turns(self):
+        class Ending(tokens.Chat):  # ends are many, so that most turns end
+            def __init__(self, tokenizer):
+                super().__init__(tokenizer)
+                self.ends = set(range(0, len(tokenizer.text), 8))
+        openers, out = self.dir / "openers.txt", self.dir / "written-turns.txt"
+        names = [a + b for a in "abcdefghij" for b in "klmnop"]
+        openers.write_text("\n".join(["Tell us of a man", *(f"Say to me the {n}" for n in names)]))
+        (self.dir / "no-man.txt").write_text("of a man")
+        words = ("turns", "--target", self.target, "--out", out, "--openers", openers, "--dtype",
+                 "f32", "--tokens", 30, "--count", 200, "--rows", 100, "--exclude",
+                 self.dir / "no-man.txt")
+        with mock.patch.object(turns, "Chat", Ending):
+            self.distill(*words)
+        first = [json.loads(line) for line in out.read_text().splitlines()]
+        self.assertGreater(len(first), 20)
+        self.assertEqual(len(set(first)), len(first))
+        self.assertEqual({t[:13] for t in first}, {"Say to me the"})
+        with mock.patch.object(turns, "Chat", Ending):
+            self.distill(*words, "--seed", 2)
+        both = [json.loads(line) for line in out.read_text().splitlines()]
+        self.assertEqual(both[:len(first)], first)
+        self.assertGreater(len(set(both)), len(first))
+
+    def test_attention_written_out(self):
+        g = torch.Generator().manual_seed(3)
+        given = torch.randn(4, 2, 3, 11, 8, generator=g).bfloat16()
+        results = []
+        for how in (llama.causal, lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True)):
+            q, k, v = (x.clone().requires_grad_() for x in given[:3])
+            y = how(q, k, v)
+            y.backward(given[3])
+            results.append((y, q.grad, k.grad, v.grad))
+        for mine, expected in zip(*results, strict=True):
+            torch.testing.assert_close(mine, expected, rtol=0.05, atol=0.05)
 
     def test_top_of_blocks(self):
         g = torch.Generator().manual_seed(4)

@@ -12,10 +12,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from llama import Cache, load_gguf
+from answer import written
+from llama import load_gguf
 from tokens import Chat, open_tokenizer
 
 DEPTH = 2
+TOGETHER = 8  # prompts of about equal length that are answered in one batch
 
 
 def choose_prompts(path, limit, tokenizer, chat, longest):
@@ -32,27 +34,6 @@ def choose_prompts(path, limit, tokenizer, chat, longest):
         chosen += [(c, rows[rank]) for c, rows in by_category.items() if rank < len(rows)]
         rank += 1
     return chosen[:limit]
-
-
-@torch.no_grad()
-def greedy_texts(target, prompts, count, ends):
-    """Each prompt with the target's answer behind it: `count` tokens at most, ended by one of
-    `ends`."""
-    texts, stopped = [list(p) for p in prompts], [False] * len(prompts)
-    longest = max(map(len, prompts)) + count
-    cache = Cache(target, len(prompts), longest)
-    for position in range(longest - 1):
-        column = [[t[position] if position < len(t) else t[-1]] for t in texts]
-        hidden = target.hidden(torch.tensor(column, device=target.token_embd.device), cache)[:, 0]
-        asked = [i for i, t in enumerate(texts) if len(t) == position + 1 and not stopped[i]]
-        if asked:
-            best = F.linear(hidden[asked], target.head()).argmax(-1).tolist()
-            for i, token in zip(asked, best):
-                texts[i].append(token)
-                stopped[i] = token in ends or len(texts[i]) == len(prompts[i]) + count
-        if all(stopped):
-            break
-    return texts
 
 
 def chain_counts(right, depth=DEPTH):
@@ -86,8 +67,12 @@ def prompt_texts(args):
     chat = Chat(tokenizer)
     chosen = choose_prompts(args.prompts, args.limit, tokenizer, chat, args.longest)
     target = load_gguf(args.target, args.torch_dtype, args.torch_device)
-    texts = greedy_texts(target, [tokens for _, tokens in chosen], args.tokens, chat.ends)
-    result = [(category, len(tokens), text) for (category, tokens), text in zip(chosen, texts)]
+    chosen.sort(key=lambda c: len(c[1]))
+    result = []
+    for at in range(0, len(chosen), TOGETHER):
+        part = chosen[at:at + TOGETHER]
+        texts = written(target, [tokens for _, tokens in part], args.tokens, chat.ends)
+        result += [(category, len(tokens), text) for (category, tokens), text in zip(part, texts)]
     if path:
         path.write_text(json.dumps(result))
     return result

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a draft model for a target: teach (or prompts, label), train, export, evaluate. See
-README.md here."""
+"""Makes a draft model for a target: teach (or turns, prompts, answer), train, export, evaluate.
+See README.md here."""
 import argparse
 import importlib
 import sys
@@ -65,6 +65,41 @@ def add_prompts(commands):
     p.add_argument("--max-tokens", type=int, default=256, help="of an answer")
     p.add_argument("--seed", type=int, default=1)
     add_exclude(p)
+
+
+def add_turns(commands):
+    p = commands.add_parser("turns", formatter_class=SHOW,
+                            help="the target writes users' first turns")
+    add_target(p)
+    p.add_argument("--out", required=True, help="file for the turns, one a line as a JSON string; "
+                   "what it has is kept")
+    p.add_argument("--count", type=int, default=1000, help="turns to try")
+    p.add_argument("--openers", help="text file of openers, one a line")
+    p.add_argument("--rows", type=int, default=384, help="turns at once")
+    p.add_argument("--tokens", type=int, default=56,
+                   help="of a turn behind its opener; longer ones are dropped")
+    p.add_argument("--seed", type=int, default=1)
+    add_exclude(p)
+    add_common(p, "bf16")
+
+
+def add_answer(commands):
+    p = commands.add_parser("answer", formatter_class=SHOW,
+                            help="the target answers tasks; the answers become shards")
+    add_target(p)
+    p.add_argument("--tasks", nargs="+", required=True, help="files of tasks")
+    p.add_argument("--out", required=True, help="folder for the shards, and the answers as JSON "
+                   "lines beside each")
+    p.add_argument("--prefix", default="", help="of the shards' names, to add more to a folder")
+    p.add_argument("--rows", type=int, default=384, help="answers at once, at most")
+    p.add_argument("--cache", type=int, default=130000,
+                   help="positions of all answers at once, at most; bounds the memory")
+    p.add_argument("--tokens", type=int, default=224, help="of an answer, at most")
+    p.add_argument("--length", type=int, default=1024,
+                   help="tokens of prompt and answer; tasks that need more are passed over")
+    p.add_argument("--seed", type=int, default=1)
+    add_exclude(p)
+    add_common(p, "bf16")
 
 
 def add_label(commands):
@@ -139,8 +174,8 @@ def add_evaluate(commands):
     add_common(p, "bf16")
 
 
-COMMANDS = {"teach": add_teach, "prompts": add_prompts, "label": add_label, "train": add_train,
-            "export": add_export, "evaluate": add_evaluate}
+COMMANDS = {"teach": add_teach, "turns": add_turns, "prompts": add_prompts, "answer": add_answer,
+            "label": add_label, "train": add_train, "export": add_export, "evaluate": add_evaluate}
 
 
 def parser_of():

@@ -24,23 +24,25 @@ BLOCK = 128  # of the vocabulary, for the search of the likeliest tokens
 SORT = 16    # shards' worth of rows that are sorted by length together
 
 
-def row_of(task, answer, tokenizer, chat):
-    """(tokens, given) of a chat: the answer's tokens count, and those of earlier answers."""
+def prompt_of(turns, tokenizer, chat):
+    """(tokens, given) of a chat in which the assistant is to speak: turns by user and assistant in
+    turn. The template's end of an answer is the target's own token."""
     tokens, given = list(chat.first), [True] * len(chat.first)
-    turns = [m["content"] for m in task["messages"]] + [answer["text"]]
     for i, text in enumerate(turns):
         ids = tokenizer.encode(text, special=False)
-        last = i + 1 == len(turns)
         after = chat.to_user if i % 2 else chat.to_assistant
-        if i % 2 == 0:
-            marks = [True] * (len(ids) + len(after))
-        else:  # the template's end of the turn is the target's own token if it ended there
-            ended = not last or answer["finish"] == "stop"
-            after = after if not last else after[:1] if ended else []
-            marks = [False] * (len(ids) + ended) + [True] * (len(after) - ended)
+        own = len(ids) + 1 if i % 2 else 0
         tokens += ids + after
-        given += marks
+        given += [False] * own + [True] * (len(ids) + len(after) - own)
     return tokens, given
+
+
+def row_of(task, answer, tokenizer, chat):
+    """(tokens, given) of a chat: the answer's tokens count, and those of earlier answers."""
+    tokens, given = prompt_of([m["content"] for m in task["messages"]], tokenizer, chat)
+    ids = tokenizer.encode(answer["text"], special=False)
+    ids += chat.to_user[:1] if answer["finish"] == "stop" else []
+    return tokens + ids, given + [False] * len(ids)
 
 
 def top_of(logits, count):

@@ -2,6 +2,7 @@
 """The llama architecture in PyTorch, with the names and layouts of GGUF: a parameter `blk.0.attn_q`
 is the tensor `blk.0.attn_q.weight`, so nothing is renamed or permuted in either direction. RoPE
 rotates neighbouring pairs, as GGUF files of this architecture have it."""
+from copy import copy
 from dataclasses import asdict, dataclass
 
 import gguf
@@ -9,6 +10,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+LONGEST_WRITTEN_OUT = 1024  # positions; more need too much memory for all pairs
 
 
 @dataclass
@@ -58,6 +61,33 @@ class Cache:
         self.v = torch.zeros_like(self.k)
         self.used = 0
 
+    def part(self, rows):
+        """These rows alone (a slice), with nothing used yet; they stay in this cache's memory."""
+        part = copy(self)
+        part.k, part.v, part.used = self.k[:, rows], self.v[:, rows], 0
+        return part
+
+    def keep(self, rows):
+        """Drops all other rows; `rows` ascend."""
+        used = slice(self.used)
+        for layer in range(len(self.k)):
+            for x in (self.k[layer], self.v[layer]):
+                x[:len(rows), :, used] = x[rows, :, used]
+        self.k, self.v = self.k[:, :len(rows)], self.v[:, :len(rows)]
+
+
+def causal(q, k, v):
+    """Attention of [b, heads, T, head_dim] to the positions before. In bf16 on a CPU, forward and
+    backward over all pairs take half the time of scaled_dot_product_attention."""
+    t = q.shape[2]
+    if (q.device.type != "cpu" or q.dtype != torch.bfloat16 or not q.requires_grad
+            or t > LONGEST_WRITTEN_OUT):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    mask = torch.full((t, t), float("-inf"), dtype=q.dtype).triu(1)
+    scores = torch.baddbmm(mask, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2),
+                           alpha=q.shape[-1] ** -0.5)
+    return torch.bmm(torch.softmax(scores, -1).to(v.dtype), v.flatten(0, 1)).view_as(q)
+
 
 class Llama(nn.Module):
     def __init__(self, config, tied=True):
@@ -96,22 +126,22 @@ class Llama(nn.Module):
         v = F.linear(x, block.attn_v).view(b, t, c.kv_heads, c.head_dim).transpose(1, 2)
         q, k = self.rope(q, positions), self.rope(k, positions)
         group = c.heads // c.kv_heads
-        if cache:  # one position a call: the query heads of a KV head stand where positions do
-            cache.k[layer, :, :, start] = k[:, :, 0]
-            cache.v[layer, :, :, start] = v[:, :, 0]
+        if cache:
+            cache.k[layer, :, :, start:start + t] = k
+            cache.v[layer, :, :, start:start + t] = v
+        if cache and t == 1:  # the query heads of a KV head stand where positions do
             y = F.scaled_dot_product_attention(q.reshape(b, c.kv_heads, group, c.head_dim),
                                                cache.k[layer, :, :, :start + 1],
                                                cache.v[layer, :, :, :start + 1])
             y = y.reshape(b, c.heads, 1, c.head_dim)
         else:
-            y = F.scaled_dot_product_attention(q, k.repeat_interleave(group, 1),
-                                               v.repeat_interleave(group, 1), is_causal=True)
+            y = causal(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         return F.linear(y.transpose(1, 2).reshape(b, t, c.width), block.attn_output)
 
     def hidden(self, tokens, cache=None):
-        """tokens [batch, T] -> normalized states [batch, T, width]; with a cache T is 1."""
-        if cache and tokens.shape[1] != 1:
-            raise ValueError("with a cache one position a call")
+        """tokens [batch, T] -> normalized states [batch, T, width]; with a cache in use T is 1."""
+        if cache and cache.used and tokens.shape[1] != 1:
+            raise ValueError("with a cache in use one position a call")
         x = F.embedding(tokens, self.token_embd)
         for layer, block in enumerate(self.blk):
             x = x + self.attention(block, self.norm(x, block.attn_norm), layer, cache)
@@ -119,7 +149,7 @@ class Llama(nn.Module):
             x = x + F.linear(F.silu(F.linear(h, block.ffn_gate)) * F.linear(h, block.ffn_up),
                              block.ffn_down)
         if cache:
-            cache.used += 1
+            cache.used += tokens.shape[1]
         return self.norm(x, self.output_norm)
 
     def forward(self, tokens, cache=None):

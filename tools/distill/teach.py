@@ -40,13 +40,28 @@ Design a|Compare|Summarize|Translate|Convert|Calculate|Solve|Find the|If a|A tra
 Imagine|Suppose|Tell me|I want to|I need|I am|I have a|My|The|There are|In the|Is it|Are there|
 Should I|Do you|Does|Let's|Help me|Suggest|Name|Define|Classify|Extract|Rewrite|Edit|Correct|
 Implement|Fix this|Use|Make a|Plan a|Develop|Act as|You are a|As a|Pretend|Generate|Compose|Draft|
-Analyze|Discuss|Provide|Identify|Determine|Prove|Show|Hello|Hi,|Thanks|Once upon a time"""
+Analyze|Discuss|Provide|Identify|Determine|Prove|Show|Hello|Hi,|Thanks|Once upon a time|
+Who is|Who wrote|Who won|When was|Where is|What year|What country|How long|How old|Which of|
+In which|You are a doctor|Act as a teacher|Imagine you are|Write a Python function|
+Write a C++ program|
+Write a SQL query|Write a blog post about|Write a short story|Write a letter to|
+Write a product description|Given the following|Evaluate the following|Extract the|
+Analyze the following|Tom has|Maria buys|A store sells|A class of|If John|Sarah has|There were|
+A car travels|What is the difference between|Explain the concept of|Describe the process of|
+Discuss the impact of|What were the main causes of|Explain how|Why did|Outline|Could you write|
+Solve for x|What is the probability|Simplify|A rectangle has|Each|At a farm"""
 
 
 def read_passages(path):
     """Paragraphs of a text file, parted by empty lines."""
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     return [" ".join(p.split()) for p in text.split("\n\n") if len(p.split()) >= 20]
+
+
+def read_openers(path):
+    """How users' turns begin: lines of a file, without one those above."""
+    text = Path(path).read_text(encoding="utf-8") if path else OPENERS
+    return [o for o in (s.strip() for s in text.replace("\n", "|").split("|")) if o]
 
 
 class Row:
@@ -106,10 +121,8 @@ class Plan:
         if args.chat_share + args.free_share > 1.000001:
             raise ValueError("--chat-share and --free-share are more than 1 together")
         self.chat = Chat(self.tokenizer) if args.free_share < 1 else None
-        text = Path(args.openers).read_text() if args.openers else OPENERS
         exclusion = Exclusion(args.exclude)
-        openers = [o for o in (s.strip() for s in text.replace("\n", "|").split("|")) if o]
-        self.openers = exclusion.keep(openers)
+        self.openers = exclusion.keep(read_openers(args.openers))
         self.passages = exclusion.keep(read_passages(args.passages)) if args.passages else []
         if args.passages and not self.passages:
             raise ValueError(f"{args.passages}: no paragraph of 20 words or more")

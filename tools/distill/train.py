@@ -151,7 +151,8 @@ def optimizer_of(student, peak):
     matrices = [p for n, p in student.named_parameters() if p.ndim > 1 and n != "token_embd"]
     others = [p for n, p in student.named_parameters() if p.ndim == 1 or n == "token_embd"]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01},
-                              {"params": others, "weight_decay": 0.0}], lr=peak, betas=(0.9, 0.95))
+                              {"params": others, "weight_decay": 0.0}], lr=peak, betas=(0.9, 0.95),
+                             fused=True)
 
 
 class Batches:
