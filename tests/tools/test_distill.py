@@ -443,6 +443,24 @@ class DistillTest(unittest.TestCase):
         for (name, p), q in zip(before.named_parameters(), after.parameters(), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6, msg=name)
 
+    def test_average(self):
+        first = llama.load_gguf(self.target)
+        second = llama.load_gguf(self.target)
+        for p in second.parameters():
+            p.mul_(2)
+        llama.save_checkpoint(second, self.dir / "double.pt")
+        drafts = (self.target, self.dir / "double.pt", self.target)
+        self.distill("average", "--drafts", *drafts, "--out", self.dir / "mean.pt")
+        mean = llama.load_checkpoint(self.dir / "mean.pt")
+        for p, q in zip(first.parameters(), mean.parameters(), strict=True):
+            torch.testing.assert_close(q, p * 4 / 3)
+        second.config.rope_base = 1.0
+        llama.save_checkpoint(second, self.dir / "other.pt")
+        with self.assertRaises(SystemExit) as caught:
+            self.distill("average", "--drafts", self.target, self.dir / "other.pt", "--out",
+                         self.dir / "none.pt")
+        self.assertIn("not of the same shape", str(caught.exception.code))
+
     def test_excluded_texts_are_refused(self):
         path = self.dir / "excluded.jsonl"
         write_lines(path, [{"turns": [

@@ -146,6 +146,13 @@ def add_train(commands):
     add_common(p, "bf16")
 
 
+def add_average(commands):
+    p = commands.add_parser("average", formatter_class=SHOW, help="mean of drafts' weights")
+    p.add_argument("--drafts", nargs="+", required=True,
+                   help="checkpoints or GGUF files of one shape, which come from one another")
+    p.add_argument("--out", required=True, help="checkpoint to write")
+
+
 def add_export(commands):
     p = commands.add_parser("export", formatter_class=SHOW, help="checkpoint to GGUF")
     p.add_argument("--student", required=True, help="checkpoint")
@@ -175,7 +182,8 @@ def add_evaluate(commands):
 
 
 COMMANDS = {"teach": add_teach, "turns": add_turns, "prompts": add_prompts, "answer": add_answer,
-            "label": add_label, "train": add_train, "export": add_export, "evaluate": add_evaluate}
+            "label": add_label, "train": add_train, "average": add_average, "export": add_export,
+            "evaluate": add_evaluate}
 
 
 def parser_of():

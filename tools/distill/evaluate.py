@@ -12,7 +12,7 @@ import json
 import torch
 
 from accept import chains, prompt_texts
-from llama import load_checkpoint, load_gguf
+from llama import load_draft
 from teach import KINDS, load_shards
 
 
@@ -46,8 +46,7 @@ def measure(draft, data, batch=8):
 
 def evaluate(args):
     """Prints one JSON object and returns it."""
-    load = load_gguf if args.draft.endswith(".gguf") else load_checkpoint
-    draft = load(args.draft, device=args.torch_device).eval()
+    draft = load_draft(args.draft, args.torch_device).eval()
     result = {}
     if args.data:
         data = load_shards(args.data)

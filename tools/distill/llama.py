@@ -222,3 +222,9 @@ def load_checkpoint(path, device="cpu"):
     model = Llama(Config(**data["config"]))
     model.load_state_dict(data["weights"])
     return model.to(device)
+
+
+def load_draft(path, device="cpu"):
+    """A GGUF file or a checkpoint."""
+    load = load_gguf if str(path).endswith(".gguf") else load_checkpoint
+    return load(path, device=device)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from llama import Block, Config, Llama, load_checkpoint, load_gguf, save_checkpoint
+from llama import Block, Config, Llama, load_draft, load_gguf, save_checkpoint
 from teach import load_shards
 
 LEARN_TOP = 16      # of the teacher's tokens that the loss looks at
@@ -234,7 +234,7 @@ class State:
 def first_student(args):
     if not args.init:
         return new_student(args)
-    return load_gguf(args.init) if args.init.endswith(".gguf") else load_checkpoint(args.init)
+    return load_draft(args.init)
 
 
 def take_step(state, batch, args, generator):
