@@ -106,11 +106,12 @@ static ft_status run_row(bench *b, float temperature, json_t *rows, ft_error *er
     }
     if (status != FT_OK)
         return status;
-    const double pass_us = ft_bench_median(pass, n), draw_us = ft_bench_median(drawn, n);
-    json_t *row =
-        json_pack("{s:f, s:f, s:f, s:f, s:f, s:i}", "temperature", (double)temperature, "pass_us",
-                  pass_us, "draw_us", draw_us, "plain_us", ft_bench_median(plain, n), "share",
-                  draw_us / pass_us, "rounds", (int)n);
+    const double pass_us = ft_bench_median(pass, n), draw_us = ft_bench_median(drawn, n),
+                 plain_us = ft_bench_median(plain, n);
+    json_t *row = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "temperature",
+                            (double)temperature, "pass_us", pass_us, "draw_us", draw_us, "plain_us",
+                            plain_us, "share", draw_us / pass_us, "added_share",
+                            (draw_us - plain_us) / pass_us, "rounds", (int)n);
     json_array_append_new(rows, row);
     ft_bench_row(common, row);
     return FT_OK;

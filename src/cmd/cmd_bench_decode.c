@@ -35,9 +35,10 @@ static ft_status measure_schema(void *ctx, const ft_model *model, json_t *report
 
 static void print_schema_row(const json_t *row)
 {
-    printf("%11.1f %9.1f %21.1f %14.1f %12.2f\n", ft_bench_number(row, "temperature"),
+    printf("%11.1f %9.1f %21.1f %14.1f %12.2f %8.2f\n", ft_bench_number(row, "temperature"),
            ft_bench_number(row, "pass_us"), ft_bench_number(row, "draw_us"),
-           ft_bench_number(row, "plain_us"), 100 * ft_bench_number(row, "share"));
+           ft_bench_number(row, "plain_us"), 100 * ft_bench_number(row, "share"),
+           100 * ft_bench_number(row, "added_share"));
 }
 
 static const ft_flag rows[] = {
@@ -62,7 +63,7 @@ static const ft_bench_cmd frame = {.name = "bench decode",
 static const ft_bench_cmd schema_frame = {
     .name = "bench decode",
     .measure = measure_schema,
-    .header = "temperature   pass us   draw with schema us   plain draw us   % of a pass",
+    .header = "temperature   pass us   draw with schema us   plain draw us   % of a pass  % added",
     .print_row = print_schema_row};
 
 static int run(void *selected, int n_words, char **words)

@@ -99,10 +99,12 @@ static void test_decode(void **state)
     assert_int_equal(json_array_size(rows), 2);
     json_array_foreach((json_t *)rows, i, row)
     {
-        const double pass = program_number(row, "pass_us"), drawn = program_number(row, "draw_us");
+        const double pass = program_number(row, "pass_us"), drawn = program_number(row, "draw_us"),
+                     plain = program_number(row, "plain_us");
         assert_true(program_number(row, "temperature") == (double)i);
-        assert_true(pass > 0 && drawn > 0 && program_number(row, "plain_us") > 0);
+        assert_true(pass > 0 && drawn > 0 && plain > 0);
         assert_true(fabs(program_number(row, "share") - drawn / pass) < 1e-6 * drawn / pass);
+        assert_true(fabs(program_number(row, "added_share") - (drawn - plain) / pass) < 1e-6);
     }
     json_decref(json);
 }
