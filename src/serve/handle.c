@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/cond.h"
+#include "constrain/grammars.h"
 
 /* ---- the inbox ---- */
 
@@ -233,14 +234,19 @@ void ft_inbox_recall(ft_inbox *inbox)
     pthread_mutex_unlock(&inbox->lock);
 }
 
-int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us, int64_t wait_us)
+int64_t ft_opening_wait_us(const ft_opening *opening)
+{
+    return opening->open.n_answer > 0 ? FT_GRAMMARS_BEGUN_WAIT_US : FT_GRAMMARS_WAIT_US;
+}
+
+int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us)
 {
     int64_t next_us = -1;
     pthread_mutex_lock(&inbox->lock);
     for (ft_vsession *h = inbox->handles; h && inbox->n_waits > 0; h = h->next) {
         if (!h->waits)
             continue;
-        const int64_t left_us = h->opening->at_us + wait_us - now_us;
+        const int64_t left_us = h->opening->at_us + ft_opening_wait_us(h->opening) - now_us;
         if (left_us <= 0)
             recall(h);
         if (next_us < 0 || left_us < next_us)

@@ -143,9 +143,11 @@ ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t
 void ft_handle_wait(ft_vsession *handle);
 /* Something was compiled: puts all handles that wait into the queue again. Any thread. */
 void ft_inbox_recall(ft_inbox *inbox);
-/* The same for those whose opening came more than wait_us ago. Returns the time until the next one
- * is; < 0: none waits. */
-int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us, int64_t wait_us);
+/* How long an opening waits for what is compiled. */
+int64_t ft_opening_wait_us(const ft_opening *opening);
+/* The same for those that have waited so long. Returns the time until the next one has; < 0: none
+ * waits. */
+int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us);
 /* Frees the opening once it was handled. */
 void ft_handle_drop_opening(ft_vsession *handle);
 /* Returns whether the client has closed or detached the handle. From now on, the client's next call

@@ -375,11 +375,11 @@ static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error 
     if (status != FT_OK)
         return status;
     *later = !grammar;
-    if (*later && now_us - opening->at_us >= FT_GRAMMARS_WAIT_US)
+    if (*later && now_us - opening->at_us >= ft_opening_wait_us(opening))
         return ft_error_set(err, FT_ABORTED,
                             "serve: the constraint takes over %d s to compile: make it smaller, or "
                             "try again later",
-                            FT_GRAMMARS_WAIT_US / 1000000);
+                            (int)(ft_opening_wait_us(opening) / 1000000));
     if (*later)
         return FT_OK;
     status = ft_matcher_create(grammar, err, out);

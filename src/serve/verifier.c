@@ -190,7 +190,7 @@ static void *engine_main(void *arg)
         idle = !ft_pass_run(v, &look_us);
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
         wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
-        wait_us = sooner(wait_us, ft_inbox_recall_late(&v->inbox, now_us, FT_GRAMMARS_WAIT_US));
+        wait_us = sooner(wait_us, ft_inbox_recall_late(&v->inbox, now_us));
         count_rest(v, now_us);
         ft_load_look(v);
         if (idle)

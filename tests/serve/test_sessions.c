@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of sessions (serve/lifecycle.c): handshake, resume, takeover, expiry, limits, cancel;
 // and that whoever breaks the rules gets a clear error while others go on. Time is a manual clock.
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -84,7 +85,6 @@ static void test_constraints(void **state)
 {
     bench *b = bench_create((ft_verifier_opts){0});
     ft_msg_open o = local_open_msg(&b->text, 0, 1, 0);
-    (void)state;
     o.constraint = (ft_constraint){FT_CONSTRAINT_REGEX, "(", 1};
     if (!ft_constrain_available()) {
         expect_refused(b, &o, "me", FT_PRECONDITION, "without constraints");
@@ -106,17 +106,28 @@ static void test_constraints(void **state)
     bench_destroy(b);
 }
 
-/* A clock that goes on by 3 s each time that it is asked while `slow` is set. */
+/* A clock that goes on by 3 s each time that it is asked, so many times. */
 typedef struct slow_clock {
-    atomic_bool slow;
-    atomic_int looks;
+    atomic_int left, looks;
 } slow_clock;
 
 static int64_t slow_now_us(void *ctx)
 {
     slow_clock *c = ctx;
-    const int n = atomic_load(&c->slow) ? atomic_fetch_add(&c->looks, 1) : atomic_load(&c->looks);
+    int left = atomic_load(&c->left);
+    while (left > 0 && !atomic_compare_exchange_weak(&c->left, &left, left - 1))
+        ;
+    const int n = left > 0 ? atomic_fetch_add(&c->looks, 1) : atomic_load(&c->looks);
     return 3000000 * (int64_t)n + ft_monotonic_us();
+}
+
+static int32_t letter_a(void)
+{
+    ft_tokens a = {0};
+    assert_int_equal(ft_vocab_tokenize_text(target.vocab, "a", 1, NULL, NULL, &a), FT_OK);
+    const int32_t token = a.id[0];
+    ft_tokens_deinit(&a);
+    return token;
 }
 
 static void test_late_constraint(void **state)
@@ -127,10 +138,19 @@ static void test_late_constraint(void **state)
     test_text_random(&b.text, 20, 9);
     ft_msg_open o = local_open_msg(&b.text, 0, 1, 0);
     o.constraint = (ft_constraint){FT_CONSTRAINT_REGEX, "[ab]{3}", 7};
-    atomic_store(&clock.slow, true);
-    if (ft_constrain_available())
+    if (ft_constrain_available()) {
+        atomic_store(&clock.left, INT_MAX);
         expect_refused(&b, &o, "me", FT_ABORTED, "over 2 s to compile");
-    atomic_store(&clock.slow, false);
+        const int32_t token = letter_a(); /* the text has begun: 15 s are not too much */
+        local_client c;
+        o.constraint.data = "[ab]{4}";
+        o.prompt = &token;
+        o.n_prompt = o.n_answer = 1;
+        atomic_store(&clock.left, 5);
+        local_open(&c, b.v, &o, "me");
+        local_wait_opened(&c);
+        local_detach(&c);
+    }
     ft_verifier_destroy(b.v);
 }
 
