@@ -129,7 +129,8 @@ ft_status ft_pack_cache_make_room(const ft_pack_cache *cache, uint64_t bytes, ft
                             "%" PRIu64 " MB are more than --pack-cache-mb allows", bytes >> 20);
     ft_status st = read_folder(cache, err, &l);
     if (st == FT_OK) {
-        qsort(l.file, l.n, sizeof *l.file, by_use);
+        if (l.n > 0)
+            qsort(l.file, l.n, sizeof *l.file, by_use);
         const size_t n = count_old(&l, cache->max_bytes - bytes, &freed);
         const uint64_t left = free_bytes(cache->folder);
         if (left < UINT64_MAX - freed && (left + freed) / 2 < bytes)
