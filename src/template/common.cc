@@ -36,7 +36,11 @@ struct ft_common_parser {
 
 /* Of a processor, for all programs that a call runs: 1 to 50 ms usually. With a quarter, long
  * conversations with many tools fail on slow machines. */
+#ifdef __SANITIZE_ADDRESS__ /* where everything takes ten to fifty times as long */
+#define RUN_US 6000000
+#else
 #define RUN_US 2000000
+#endif
 /* Nodes between two looks at the clock: one takes 10 ms at most, usually less than 1 us. */
 #define LOOK_NODES 16
 /* Items of a loop, 10 us each before its first round, in which nothing is looked at; and numbers of
