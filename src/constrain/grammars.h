@@ -16,8 +16,8 @@
 #define FT_GRAMMARS_MAX 256
 /* Their memory; a usual schema takes 0.1 to 2 MB. */
 #define FT_GRAMMARS_MAX_BYTES ((size_t)256 << 20)
-/* How long a text waits for its constraint; and one that was begun elsewhere, or by a server that was
- * started again: it must not end for that. */
+/* How long a text waits for its constraint; and one that was begun elsewhere, or by a server that
+ * was started again: it must not end for that. */
 #define FT_GRAMMARS_WAIT_US       2000000
 #define FT_GRAMMARS_BEGUN_WAIT_US 30000000
 

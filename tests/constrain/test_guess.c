@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may follow within a string of a bounded length is much work to know: each long token is read.
-// A guess gives up, and its matcher is used on.
+// What may follow within a string of a bounded length is much work to know: each long token is
+// read. A guess gives up, and its matcher is used on.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
