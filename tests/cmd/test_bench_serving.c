@@ -435,7 +435,7 @@ static void test_memory(void **state)
     const long plain = tiny_pair_least_memory(&large, "bench serving", how, 1 << 20);
     const long spec = tiny_pair_least_memory(&large, "bench serving", how, plain + (1 << 20));
     snprintf(args, sizeof args, "%s --server-draft '%s' --memory %ld", how, large.draft,
-             spec + (1 << 20));
+             spec + (3 << 20));
     json_t *json = tiny_pair_bench(&large, "bench serving", args, &status);
     assert_int_equal(status, 0);
     assert_true(json_is_true(json_object_get(json, "identical")));
