@@ -11,14 +11,14 @@
  *              waits for d, since no text drafts before it knows its last verdict. So the rounds of
  *              n texts take a + min(a, d) + b n (1 + c k) <= g / v.
  *
- * The ratio of the largest n of both is therefore at most
+ * Of the largest n of both the ratio is therefore at most
  *
- *   max over k of ((g / v - a - min(a, d)) / (1 + c k)) / (1 / v - a),   b cancels out,
+ *   max over k of ((g / v - a - min(a, d)) / (1 + c k)) / (1 / v - a).
  *
- * and with k = 0, g = 1, d = 0 it is 1. Mixing drafts of several k, or drafts and decoding, is no
- * better: the drafts' side is a ratio of two means, which no mean exceeds the best of. If every
- * token is accepted, g = 1 + k, the ratio approaches 1 / (c (1 - a v)): drafts save passes, and of
- * their rows what c is less than 1.
+ * b cancels out. With k = 0, g = 1 and d = 0 the ratio is 1. Mixing drafts of several k, or drafts
+ * and decoding, is no better: the drafts' side is a ratio of two means, which no mean exceeds the
+ * best of. If every token is accepted, g = 1 + k, the ratio approaches 1 / (c (1 - a v)): drafts save
+ * passes, and of their rows what c is less than 1.
  *
  * Of several classes, device i has class i mod n. Decoding by `centralized` gives all the fastest
  * speed. With drafts each class has rounds of its own, and what the most demanding class needs of

@@ -103,10 +103,9 @@ static ft_status check(edge_flags *f, ft_error *err)
     return status == FT_OK ? ft_edge_flags_check_source(&f->edge, "edge", draft, err) : status;
 }
 
-/* A memory budget counts the system's copies of files, too: then nothing is mapped. */
 static ft_pack_flags *pack_of(edge_app *app)
 {
-    return app->fallback.memory.on ? NULL : &app->f.pack;
+    return ft_pack_flags_unless(&app->f.pack, app->fallback.memory.on);
 }
 
 static ft_status load_draft(edge_app *app, ft_error *err)

@@ -105,8 +105,7 @@ static bool drafts_by_model(const run_flags *f)
 static ft_status load_draft(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    /* A memory budget counts the system's copies of files, too: then nothing is mapped. */
-    ft_pack_flags *pack = app->memory.on ? NULL : &f->pack;
+    ft_pack_flags *pack = ft_pack_flags_unless(&f->pack, app->memory.on);
     const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack, app->vocab};
     ft_vocab *vocab = NULL;
     ft_status status = drafts_by_model(f) ? ft_cmd_load_model(&draft, err, &app->draft, &vocab)

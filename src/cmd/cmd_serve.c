@@ -324,8 +324,7 @@ static ft_status plan_memory(serve_app *app, serve_flags *f, ft_error *err)
 static ft_status load(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_status status = plan_memory(app, f, err);
-    /* A memory budget counts the system's copies of files, too: then nothing is mapped. */
-    ft_pack_flags *pack = app->memory.on ? NULL : &f->pack;
+    ft_pack_flags *pack = ft_pack_flags_unless(&f->pack, app->memory.on);
     const ft_cmd_model target = {f->model, "loading", &f->device, pack, NULL};
     const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack, NULL};
     if (status == FT_OK && app->memory.on)

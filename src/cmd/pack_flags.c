@@ -17,6 +17,11 @@ static const ft_flag rows[] = {
 };
 const ft_flag_group ft_flags_pack = FT_FLAG_ROWS(rows);
 
+ft_pack_flags *ft_pack_flags_unless(ft_pack_flags *flags, bool budget)
+{
+    return budget ? NULL : flags;
+}
+
 const ft_pack_cache *ft_pack_flags_open(ft_pack_flags *flags)
 {
     const ft_hub_opts hub = ft_models_opts();

@@ -16,8 +16,8 @@ extern "C" {
 #include "constrain/constraint.h"
 }
 
-/* States that may be looked at for one token. A tool's schema takes 150. A
- * state takes 30 bytes in a matcher: with twice as much, long texts could take 500 MB. */
+/* States that may be looked at for one token. A tool's schema takes 150. A state takes 30 bytes in a
+ * matcher: with twice as much, long texts could take 500 MB. */
 #define CALL_WORK 1000
 /* What one token may take beyond it, 5 to 80 ms in which no other text goes on, and all of a
  * matcher. With twice as much, a hostile grammar delays others for twice as long. */

@@ -101,6 +101,8 @@ const float *ft_constrained_logits(ft_sampler *sampler, uint32_t n_vocab, float 
             out[n_out++] = best[i];
     if (n_out > n / 2 && ft_matcher_guess(matcher, &mask))
         return mask ? masked(n_vocab, room, mask, logits) : logits;
+    if (n_out == 0)
+        return logits;
     if (room != logits)
         memcpy(room, logits, n_vocab * sizeof *room);
     for (size_t i = 0; i < n_out; i++)

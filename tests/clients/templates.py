@@ -9,7 +9,7 @@ template: the arguments of a call as an object, text parts joined, `content` nul
 a tool without a description with an empty one. Both know the variables that a server always sets. A conversation that both
 refuse counts as the same. Tools that a template does not show are refused by the edge; jinja2's prompt must lack them.
 ADAPTED and DIFFERENT say where a template gets something else, and why. All other differences fail, and so does an entry
-that was not needed.
+of DIFFERENT that was not needed.
 
 Exit status 0: so it is; 1: not so.
 """
