@@ -17,8 +17,8 @@
  *
  * b cancels out. With k = 0, g = 1 and d = 0 the ratio is 1. Mixing drafts of several k, or drafts
  * and decoding, is no better: the drafts' side is a ratio of two means, which no mean exceeds the
- * best of. If every token is accepted, g = 1 + k, the ratio approaches 1 / (c (1 - a v)): drafts save
- * passes, and of their rows what c is less than 1.
+ * best of. If every token is accepted, g = 1 + k, the ratio approaches 1 / (c (1 - a v)): drafts
+ * save passes, and of their rows what c is less than 1.
  *
  * Of several classes, device i has class i mod n. Decoding by `centralized` gives all the fastest
  * speed. With drafts each class has rounds of its own, and what the most demanding class needs of
