@@ -10,6 +10,7 @@ refused; 1: not so.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import re
 import sys
@@ -66,6 +67,10 @@ def schema_of_schemas(depth):
     return {"anyOf": kinds}
 
 
+class Enough(BaseException):
+    """Ends the drawing: no error, which hypothesis would try again and make smaller."""
+
+
 def make_schemas(n):
     """The same n schemas on each machine."""
     made = []
@@ -75,10 +80,13 @@ def make_schemas(n):
                          suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(hypothesis_jsonschema.from_schema(schema_of_schemas(2)))
     def collect(schema):
-        if len(made) < n and schema not in made:
+        if schema not in made:
             made.append(schema)
+        if len(made) == n:
+            raise Enough
 
-    collect()
+    with contextlib.suppress(Enough):
+        collect()
     return made
 
 
