@@ -6,13 +6,8 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* Beside a busy thread of usual priority, one that is 10 lower gets a tenth of the processor (the
- * kernel's table sched_prio_to_weight). Lower ones would let people wait who connect. */
-#define LOWER_BY 10
 
 static int try_listen(const struct addrinfo *a)
 {
@@ -63,12 +58,4 @@ int ft_listen_accept(int listener, struct sockaddr_storage *from, socklen_t *n, 
     *starved =
         fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
     return fd;
-}
-
-void ft_listen_lower_priority(void)
-{
-#ifdef __linux__ /* elsewhere it would be the whole process's */
-    const id_t thread = (id_t)gettid();
-    (void)setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + LOWER_BY);
-#endif
 }

@@ -18,8 +18,4 @@ FT_WARN_UNUSED ft_status ft_listen(const char *host, int port, ft_error *err, in
  * why. *starved: no descriptor or no memory is free, so the caller should wait a little; otherwise
  * the failure is about one connection, which is gone. */
 int ft_listen_accept(int listener, struct sockaddr_storage *from, socklen_t *n, bool *starved);
-/* For a thread that accepts connections: who floods it with connections must not take the processor
- * from those that compute. Threads that it starts would have the lower priority, too. */
-void ft_listen_lower_priority(void);
-
 #endif

@@ -14,4 +14,14 @@
 FT_WARN_UNUSED ft_status ft_thread_start(void *(*run)(void *arg), void *arg, ft_error *err,
                                          pthread_t *out);
 
+/* For the calling thread, for good, and threads that it starts: who makes it work must not take the
+ * processor from those that compute texts. Only on Linux. */
+void ft_thread_lower_priority(int by);
+/* Shares of a processor beside a busy thread of usual priority (the kernel's table
+ * sched_prio_to_weight). A tenth, for who accepts connections: with less, people wait who
+ * connect. */
+#define FT_THREAD_ACCEPTS 10
+/* A seventieth: for long templates of as many conversations as a stranger sends. */
+#define FT_THREAD_LAST 19
+
 #endif

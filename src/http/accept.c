@@ -14,6 +14,7 @@
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define STARVED_MS 100
 
@@ -43,7 +44,7 @@ static void *loop(void *arg)
 {
     ft_http_accept *a = arg;
     bool starved = false;
-    ft_listen_lower_priority();
+    ft_thread_lower_priority(FT_THREAD_ACCEPTS);
     for (;;) {
         struct pollfd p[] = {{.fd = a->wake, .events = POLLIN},
                              {.fd = starved ? -1 : a->listener, .events = POLLIN}};

@@ -354,7 +354,7 @@ static int look_at_time(ft_accept *a)
 static void *loop(void *arg)
 {
     ft_accept *a = arg;
-    ft_listen_lower_priority();
+    ft_thread_lower_priority(FT_THREAD_ACCEPTS);
     for (;;) {
         /* One event at a time: it may end the connection of another. */
         struct epoll_event event;

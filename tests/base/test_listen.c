@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening: on a free port, on one that is taken, and on what is no address; the priority of a
-// thread that accepts.
+// Listening: on a free port, on one that is taken, and on what is no address.
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,33 +37,8 @@ static void test_listen(void **state)
     close(fd);
 }
 
-static void *lower(void *arg)
-{
-    int *level = arg;
-    const id_t thread = (id_t)gettid();
-    level[0] = getpriority(PRIO_PROCESS, thread);
-    ft_listen_lower_priority();
-    level[1] = getpriority(PRIO_PROCESS, thread);
-    return NULL;
-}
-
-/* One thread's priority becomes lower; the others keep theirs. */
-static void test_lower_priority(void **state)
-{
-    enum { LOWEST = 19 };
-    int level[2];
-    pthread_t thread;
-    const int own = getpriority(PRIO_PROCESS, (id_t)gettid());
-    assert_int_equal(pthread_create(&thread, NULL, lower, level), 0);
-    pthread_join(thread, NULL);
-    assert_int_equal(level[0], own);
-    assert_int_equal(level[1], own + 10 < LOWEST ? own + 10 : LOWEST);
-    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_listen),
-                                       cmocka_unit_test(test_lower_priority)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_listen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

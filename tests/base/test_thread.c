@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,8 +37,33 @@ static void test_signals_are_blocked(void **state)
     }
 }
 
+static void *lower(void *arg)
+{
+    int *level = arg;
+    const id_t thread = (id_t)gettid();
+    level[0] = getpriority(PRIO_PROCESS, thread);
+    ft_thread_lower_priority(FT_THREAD_ACCEPTS);
+    level[1] = getpriority(PRIO_PROCESS, thread);
+    return NULL;
+}
+
+/* One thread's priority becomes lower; the others keep theirs. */
+static void test_lower_priority(void **state)
+{
+    enum { LOWEST = 19 };
+    int level[2];
+    pthread_t thread;
+    const int own = getpriority(PRIO_PROCESS, (id_t)gettid());
+    assert_int_equal(pthread_create(&thread, NULL, lower, level), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(level[0], own);
+    assert_int_equal(level[1], own + FT_THREAD_ACCEPTS < LOWEST ? own + FT_THREAD_ACCEPTS : LOWEST);
+    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signals_are_blocked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signals_are_blocked),
+                                       cmocka_unit_test(test_lower_priority)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

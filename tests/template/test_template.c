@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/thread.h"
 #include "support/tiny_gguf.h"
 #include "template/common.h"
 
@@ -319,6 +320,14 @@ static const struct {
     {"{{ 'abc' | upper | split(messages[0].content[2:]) | length }}", "empty string"},
 };
 
+/* Programs of this test keep their priority, as other tests run beside it. */
+static int n_last;
+void __wrap_ft_thread_lower_priority(int by);
+void __wrap_ft_thread_lower_priority(int by)
+{
+    n_last += by == FT_THREAD_LAST;
+}
+
 static void test_endless(void **state)
 {
     const ft_vocab *v = *state;
@@ -352,16 +361,18 @@ static void test_long(void **state)
     ft_template_destroy(t);
 }
 
-/* One that never renders is refused like a broken one. */
+/* One that never renders is refused like a broken one; what runs long lets others go first. */
 static void test_always_endless(void **state)
 {
     static const char source[] = "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}"
                                  "{% endfor %}<|im_start|>";
     ft_template *t = NULL;
     ft_error err = {0};
+    n_last = 0;
     assert_int_equal(ft_template_create(*state, source, &err, &t), FT_INVALID);
     assert_null(t);
     assert_non_null(strstr(err.message, "2 s"));
+    assert_true(n_last >= 1);
     const ft_chat_message talk[] = {{.role = "user", .content = "x"}};
     const ft_chat chat = {.messages = talk, .n_messages = 1};
     const tiny_gguf_opts opts = {.chat_template = source};
