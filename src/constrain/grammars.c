@@ -327,7 +327,7 @@ static place *place_of(ft_grammars *g, const ft_constraint *c, const char *whose
     return NULL;
 }
 
-/* Under the lock. What has a place has been checked. */
+/* Under the lock. */
 static ft_status look(ft_grammars *g, const ft_constraint *c, const char *whose, ft_error *err,
                       ft_grammar **out)
 {
@@ -335,30 +335,15 @@ static ft_status look(ft_grammars *g, const ft_constraint *c, const char *whose,
     return p ? answer(g, p, err, out) : queue(g, c, whose, err);
 }
 
-/* Takes the lock. On an error it is free. */
-static ft_status begin(ft_grammars *g, const ft_constraint *c, const char *whose, ft_error *err)
-{
-    pthread_mutex_lock(&g->lock);
-    if (place_of(g, c, whose))
-        return FT_OK;
-    pthread_mutex_unlock(&g->lock);
-    const ft_status status = ft_constraint_check(c, err);
-    if (status == FT_OK)
-        pthread_mutex_lock(&g->lock);
-    return status;
-}
-
 ft_status ft_grammars_wait(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
                            int64_t wait_us, ft_error *err, ft_grammar **out)
 {
     const char *whose = tenant ? tenant : "";
     const int64_t deadline_us = ft_deadline_us(wait_us);
-    *out = NULL;
-    ft_status status = begin(grammars, c, whose, err);
-    if (status != FT_OK)
-        return status;
     bool late = wait_us == 0;
-    status = look(grammars, c, whose, err, out);
+    *out = NULL;
+    pthread_mutex_lock(&grammars->lock);
+    ft_status status = look(grammars, c, whose, err, out);
     while (status == FT_OK && !*out && !late) {
         late = !ft_cond_wait_until(&grammars->ended, &grammars->lock, deadline_us);
         status = look(grammars, c, whose, err, out);

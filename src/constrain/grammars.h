@@ -35,9 +35,11 @@ FT_WARN_UNUSED ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_err
 /* Stops the compilations that run. NULL is legal. */
 void ft_grammars_destroy(ft_grammars *grammars);
 
-/* *out: a reference; or NULL with FT_OK: it is being compiled, ask again after `done`. tenant:
- * whose it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also FT_EXHAUSTED: the
- * tenant waits for many already, or what is used and compiled takes all places or memory. */
+/* Reads nothing of the constraint: workers do, as large ones take 10 ms, and who asks may be the
+ * engine's thread. *out: a reference; or NULL with FT_OK: it is being compiled, ask again after
+ * `done`. tenant: whose it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also
+ * FT_EXHAUSTED: the tenant waits for many already, or what is used and compiled takes all places
+ * or memory. */
 FT_WARN_UNUSED ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c,
                                          const char *tenant, ft_error *err, ft_grammar **out);
 /* The same, and waits for a compilation, at most wait_us. */
