@@ -21,12 +21,18 @@ static ft_throttle_entry *find(ft_throttle *throttle, const ft_client_id *client
 
 int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int64_t now_us)
 {
+    return ft_throttle_take_many(throttle, client, 1, now_us);
+}
+
+int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
+                              int64_t now_us)
+{
     if (!client->address[0])
         return 0;
     ft_throttle_entry *entry = find(throttle, client);
     const int64_t ahead_us = entry->due_us > now_us ? entry->due_us - now_us : 0;
     const int64_t free_us = throttle->burst * throttle->interval_us;
-    int64_t wait_us = ahead_us + throttle->interval_us - free_us;
+    int64_t wait_us = ahead_us + n * throttle->interval_us - free_us;
     if (wait_us > throttle->most_us)
         wait_us = throttle->most_us;
     entry->due_us = now_us + wait_us + free_us;

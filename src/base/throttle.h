@@ -33,5 +33,8 @@ typedef struct ft_throttle {
 /* The client does it once more, now. Returns how long it must wait first; 0 for this process itself
  * (an empty address). */
 int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int64_t now_us);
+/* n times: for what costs as much as n usual ones. */
+int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
+                              int64_t now_us);
 
 #endif

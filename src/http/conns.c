@@ -219,11 +219,12 @@ void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
     pthread_mutex_unlock(&conns->lock);
 }
 
-void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client)
+void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client,
+                           uint32_t n)
 {
     pthread_mutex_lock(&conns->lock);
     const int64_t now = ft_monotonic_us(),
-                  wait_us = ft_throttle_take(&conns->throttle, client, now);
+                  wait_us = ft_throttle_take_many(&conns->throttle, client, n, now);
     if (wait_us > 0) {
         conns->n_late++;
         log_refusal(conns, client, "many requests refused, their answers are late");

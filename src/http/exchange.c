@@ -69,16 +69,20 @@ struct route {
 
 /* --- pages --- */
 
+/* Reading and checking so many bytes of a body costs as much as a small request that is refused. */
+#define REFUSED_BYTES ((size_t)8 << 10)
+
 /* Who floods with requests that are refused waits for the answers, without what they needed. That a
- * server is full or not there is not the client's fault. */
+ * server is full or not there is not the client's fault; that its constraints take too long is. */
 static void be_late(ft_http_exchange *x)
 {
-    if (x->fail.http >= 500 || x->fail.http == 429)
+    if ((x->fail.http >= 500 || x->fail.http == 429) && !x->fail.constraint)
         return;
     ft_buf_deinit(&x->body);
     ft_http_generation_destroy(x->generation);
     x->generation = NULL;
-    ft_http_conns_refused(&x->http->conns, x->conn, &x->client);
+    ft_http_conns_refused(&x->http->conns, x->conn, &x->client,
+                          1 + (uint32_t)(x->body_bytes / REFUSED_BYTES));
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
 }
 

@@ -63,6 +63,7 @@ void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err
 {
     const char *message = err && err->message[0] ? err->message : ft_status_text(status);
     ft_http_fail_set(fail, ft_status_http(status), NULL, NULL, "%s", message);
+    fail->constraint = status == FT_ABORTED;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (answers[i].status == status) {
             fail->http = answers[i].http ? answers[i].http : fail->http;

@@ -13,6 +13,7 @@
 typedef struct ft_http_fail {
     int http;         /* 0: nothing is wrong */
     const char *code; /* a literal, or NULL */
+    bool constraint;  /* it takes too long to compile, or too many of the client's do */
     char param[64];   /* the field that is wrong; "": none */
     char message[384];
     uint32_t retry_after_s; /* with 429 and 503; 0: one second */

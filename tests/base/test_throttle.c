@@ -30,6 +30,8 @@ static void test_waits(void **state)
     assert_int_equal(ft_throttle_take(&throttle, &alice, 7500), 100);
     assert_int_equal(ft_throttle_take(&throttle, &alice, 7700), 0);
     assert_int_equal(ft_throttle_take(&throttle, &alice, 7700), 100);
+    assert_int_equal(ft_throttle_take_many(&throttle, &alice, 3, 7700), 400); /* as three of them */
+    assert_int_equal(ft_throttle_take_many(&throttle, &alice, 9, 7700), 500); /* the longest wait */
 }
 
 /* Who does one each interval never waits, and a client that was silent has its burst again. */

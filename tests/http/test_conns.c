@@ -178,7 +178,7 @@ typedef struct refusal {
 static void *be_refused(void *arg)
 {
     refusal *r = arg;
-    ft_http_conns_refused(r->conns, r->conn, &r->conn->client);
+    ft_http_conns_refused(r->conns, r->conn, &r->conn->client, 1);
     return NULL;
 }
 
@@ -203,14 +203,14 @@ static void test_late_refusals(void **state)
         late[i] = (refusal){.conns = &conns, .conn = add(&conns, pairs[i], 60)};
     ft_http_conn *other = add_for(&conns, &bob, 0, 60);
     for (int i = 0; i < FT_HTTP_REFUSALS; i++)
-        ft_http_conns_refused(&conns, late[0].conn, &alice);
+        ft_http_conns_refused(&conns, late[0].conn, &alice, 1);
     for (int i = 0; i < LATE; i++)
         assert_int_equal(pthread_create(&late[i].thread, NULL, be_refused, &late[i]), 0);
     while (n_late(&conns) < LATE)
         sched_yield();
     shutdown(pairs[0][1], SHUT_RDWR);
     for (int i = 0; i < FT_HTTP_REFUSALS; i++)
-        ft_http_conns_refused(&conns, other, &bob);
+        ft_http_conns_refused(&conns, other, &bob, 1);
     assert_int_equal(n_late(&conns), LATE);
     assert_true(late[0].conn->deadline_us == FT_NO_DEADLINE);
     ft_http_conns_drain(&conns, 0);
