@@ -21,7 +21,8 @@
 #include "spec/constrained.h"
 #include "template/template.h"
 
-/* A text; and at each of its tokens, how much smaller the second largest logit was. */
+/* A text; and at each of its tokens, and at the end token if that ended it, how much smaller the
+ * second largest logit was. */
 typedef struct text {
     int32_t *token; /* [n flag] */
     float *gap;     /* [n flag] */
@@ -264,9 +265,9 @@ static ft_status run_plain(exact *x, const ft_tokens *prompt, const ft_sampling 
         const float *logits = ft_engine_logits(x->engine, 0);
         uint32_t position = n_prompt + x->plain.n;
         int32_t token = draw(x, s, prompt, logits);
+        x->plain.gap[x->plain.n] = top_gap(x, s, logits, position);
         if (ft_vocab_is_eog(x->vocab, token))
             break;
-        x->plain.gap[x->plain.n] = top_gap(x, s, logits, position);
         x->plain.token[x->plain.n++] = token;
         if (x->plain.n < n)
             status = ft_bench_read(x->engine, x->seq, &token, 1, true, err);
@@ -343,7 +344,7 @@ static void compare(exact *x, const text *other, const char *against, double tem
     if (at == n && plain->n == other->n)
         return;
     ++*count;
-    float gap = at < plain->n ? plain->gap[at] : NAN;
+    float gap = plain->gap[at];
     json_t *gap_json = isfinite(gap) ? json_real(gap) : json_null();
     json_array_append_new(x->mismatches,
                           json_pack("{s:s, s:I, s:f, s:i, s:o}", "against", against, "prompt",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This engine's logits compared with libllama's on the same file and prompts, beside libllama's own
-// spread between flash and plain attention. Quantized files differ by the noise of rounding
-// activations, and the spread shows how large that is. It is not the whole of that noise, since
-// libllama's two ways share every rounding but attention's. With --exact, the same weights in F32,
-// each side's distance from unrounded arithmetic is measured.
+// spread between flash and plain attention, and between devices and the CPU. Quantized files differ
+// by the noise of rounding activations, and the spread shows how large that is. It is not the whole
+// of that noise, since libllama's two ways share every rounding but attention's. With --exact, the
+// same weights in F32, each side's distance from unrounded arithmetic is measured.
 #include "bench/logits.h"
 
 #include <math.h>
@@ -19,10 +19,10 @@
 
 #define MAX_TOK 512
 
-enum { CPU, PORTABLE, DEVICE, FLASH, PLAIN, EXACT, N_SIDES };
-static const char *const side_names[N_SIDES] = {"foretoken/cpu",    "foretoken/portable",
-                                                "foretoken/device", "libllama/flash",
-                                                "libllama/plain",   "F32"};
+enum { CPU, PORTABLE, DEVICE, FLASH, PLAIN, DEVICE_FLASH, DEVICE_PLAIN, EXACT, N_SIDES };
+static const char *const side_names[N_SIDES] = {
+    "foretoken/cpu",  "foretoken/portable",    "foretoken/device",      "libllama/flash",
+    "libllama/plain", "libllama/device-flash", "libllama/device-plain", "F32"};
 
 /* Sums over prompts. */
 typedef struct diff {
@@ -47,6 +47,11 @@ typedef struct bench {
 
 /* ---- the sides ---- */
 
+static bool is_on_device(int side)
+{
+    return side == DEVICE || side == DEVICE_FLASH || side == DEVICE_PLAIN;
+}
+
 static ft_status open_ours(bench *b, int side, ft_error *err)
 {
     const ft_attn_route routes[FLASH] = {FT_ATTN_CPU, FT_ATTN_PORTABLE, FT_ATTN_AUTO};
@@ -65,7 +70,8 @@ static ft_status open_theirs(bench *b, int side, ft_error *err)
                                 .n_ctx = MAX_TOK,
                                 .n_streams = 1,
                                 .max_batch_tok = MAX_TOK,
-                                .flash = side == FLASH};
+                                .like = is_on_device(side) ? b->on_devices : NULL,
+                                .flash = side == FLASH || side == DEVICE_FLASH};
     ft_status status = ft_bench_llama_open(&opts, err, &b->llama[side]);
     if (status == FT_OK && (uint32_t)b->llama[side].n_vocab != b->n_vocab)
         status = ft_error_set(err, FT_INVALID, "bench logits: %s is another model", opts.path);
@@ -89,7 +95,7 @@ static ft_status load_models(bench *b, ft_error *err)
 
 static bool takes_part(const bench *b, int side)
 {
-    return side == DEVICE ? b->on_devices != NULL : side != EXACT || b->o->exact;
+    return is_on_device(side) ? b->on_devices != NULL : side != EXACT || b->o->exact;
 }
 
 static ft_status open_all(bench *b, ft_error *err)
@@ -106,8 +112,8 @@ static ft_status open_all(bench *b, ft_error *err)
             return ft_error_set(err, FT_NOMEM, "out of memory");
         status = side < FLASH ? open_ours(b, side, err) : open_theirs(b, side, err);
     }
-    for (int side = CPU; side < PLAIN; side++)
-        if (takes_part(b, side))
+    for (int side = CPU; side < EXACT; side++)
+        if (side != PLAIN && takes_part(b, side))
             b->diffs[b->n_diffs++] = (diff){.a = side, .b = PLAIN};
     for (int side = CPU; side < EXACT && b->o->exact; side++)
         if (takes_part(b, side))

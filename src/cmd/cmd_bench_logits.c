@@ -23,14 +23,14 @@ static void print_text(const json_t *report)
 {
     const json_t *row;
     size_t i;
-    printf("%lld rows\n%-38s %11s %11s %s\n",
+    printf("%lld rows\n%-41s %11s %11s %s\n",
            json_integer_value(json_object_get(report, "rows_compared")), "pair", "max error",
            "NMSE", "other argmax");
     json_array_foreach(json_object_get(report, "rows"), i, row)
     {
         const char *pair = json_string_value(json_object_get(row, "pair"));
         const char *dash = strstr(pair, " - ");
-        printf("%-18.*s - %-17s %11.4g %11.3g %lld\n", (int)(dash - pair), pair, dash + 3,
+        printf("%-21.*s - %-17s %11.4g %11.3g %lld\n", (int)(dash - pair), pair, dash + 3,
                json_number_value(json_object_get(row, "max_error")),
                json_number_value(json_object_get(row, "nmse")),
                json_integer_value(json_object_get(row, "argmax_differs")));
@@ -70,6 +70,6 @@ const ft_command ft_cmd_bench_logits = {
     .usage = "-m FILE [flags]",
     .about = "Compares the logits of prompts with libllama's: by both attention routes, and on "
              "devices if there are any. To compare with, it also prints how far libllama's own "
-             "routes are apart.",
+             "routes are apart, and libllama on the same devices from libllama on the CPU.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

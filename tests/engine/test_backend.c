@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers on devices (device, remote, backends, route_mixed, route_portable, store): RPC servers on
-// loopback stand for GPUs. All layers, some, and layers on two devices must give the CPU's logits
-// over random texts, trees, commits, truncations and forks, and the same greedy tokens; memory is
-// where it is said to be; a graph serves as long as shapes stay.
+// loopback stand for GPUs, or the first of two devices is test_device(). All layers, some, and
+// layers on two devices must give the CPU's logits over random texts, trees, commits, truncations
+// and forks, and the same greedy tokens; memory is where it is said to be; a graph serves as long
+// as shapes stay.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "model/device.h"
+#include "support/device.h"
 #include "support/oracle.h"
 #include "support/rpc_server.h"
 #include "support/tiny_gguf.h"
@@ -30,7 +33,7 @@ enum { SIDES = 5, SEQS = 12, MAX_NODES = 24, N_LAYER = 4 };
 static const char *endpoints; /* NULL: no RPC here */
 
 /* How a model is spread. */
-static const struct spread {
+static struct spread {
     const char *devices;
     int n_gpu_layers;
 } spreads[SIDES] = {
@@ -40,6 +43,16 @@ static const struct spread {
     {"RPC1", N_LAYER}, /* all layers, but not embedding and head */
     {"RPC0,RPC1", -1}, /* two devices */
 };
+
+/* Puts test_device() in the place of RPC0, and of RPC1 where that is alone. */
+static void use_device(const char *name)
+{
+    static char both[64];
+    snprintf(both, sizeof both, "%s,RPC1", name);
+    for (int i = 1; i < 4; i++)
+        spreads[i].devices = name;
+    spreads[4].devices = both;
+}
 
 typedef struct side {
     ft_model *model;
@@ -458,6 +471,8 @@ int main(void)
         print_error("%s\n", err.message);
         return 1;
     }
+    if (endpoints && test_device())
+        use_device(test_device());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_split),        cmocka_unit_test(test_random_f32),

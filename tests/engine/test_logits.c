@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits against libllama on the same file, for each family and weight type, by both attention
-// routes and on a device. F32: NMSE below 1e-6. Quantized types: from one of libllama's two ways
-// (flash and plain attention) no further than these are from each other, or 1e-6, whichever is
-// more; and from the same weights in F32 no further than TRUTH of the distance of libllama's worse
-// way. Of K-quants only the last: what they are multiplied with is rounded in other blocks than
-// libllama's.
+// Logits against libllama on the same file and device, for each family and weight type, by both
+// attention routes and on a device. F32: NMSE below 1e-6. Quantized types: from one of libllama's
+// two ways (flash and plain attention) no further than these are from each other, or 1e-6,
+// whichever is more; and from the same weights in F32 no further than TRUTH of the distance of
+// libllama's worse way. Of K-quants only the last: what they are multiplied with is rounded in
+// other blocks than libllama's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +19,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "model/quantize.h"
+#include "support/device.h"
 #include "support/oracle.h"
 #include "support/rpc_server.h"
 #include "support/tiny_gguf.h"
@@ -26,8 +28,8 @@
 #define TRUTH 1.25 /* 40 rows of a tiny model: the distances themselves scatter by a tenth */
 
 /* Ways to compute them. */
-static const struct way {
-    const char *name, *device; /* an RPC server on loopback stands for a GPU */
+static struct way {
+    const char *name, *device; /* an RPC server on loopback stands for a GPU, unless there is one */
     ft_attn_route route;
 } ways[] = {{"cpu", "none", FT_ATTN_CPU},
             {"portable", "none", FT_ATTN_PORTABLE},
@@ -66,56 +68,82 @@ static float *our_logits(const char *path, const int32_t *tokens, const struct w
     return out;
 }
 
-/* Logits of the same weights in F32. */
+/* A file, and what is asked of its logits. */
+typedef struct file_case {
+    const char *label;
+    char *path;
+    int32_t tokens[N];
+    float *exact; /* logits of the same weights in F32 */
+    uint32_t n_vocab;
+    double limit; /* of the distance from libllama; 0: its own spread */
+    double floor; /* of limits that libllama sets */
+} file_case;
+
+/* libllama's logits on one device, by flash and by plain attention. */
+typedef struct theirs {
+    float *flash, *plain;
+} theirs;
+
 static float *exact_logits(const char *path, const int32_t *tokens, uint32_t *n_vocab)
 {
     ft_error err = {0};
     char *exact = tiny_temp_path();
     if (ft_model_quantize(path, exact, "f32", 2, &err) != FT_OK)
         fail_msg("%s", err.message);
-    float *out = oracle_logits(exact, tokens, N, false, n_vocab);
+    float *out = oracle_logits(exact, "none", tokens, N, false, n_vocab);
     unlink(exact);
     free(exact);
     return out;
 }
 
+static double more(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void check_way(const file_case *c, const struct way *way, const theirs *t)
+{
+    const uint64_t n = (uint64_t)N * c->n_vocab;
+    float *ours = our_logits(c->path, c->tokens, way, c->n_vocab);
+    double spread = oracle_nmse(t->flash, t->plain, n);
+    double limit = c->limit > 0 ? c->limit : more(spread, c->floor);
+    double error = more(oracle_nmse(t->flash, c->exact, n), oracle_nmse(t->plain, c->exact, n));
+    error = more(TRUTH * error, c->floor);
+    double nmse = oracle_nmse(ours, t->plain, n), nmse_flash = oracle_nmse(ours, t->flash, n);
+    double nmse_exact = oracle_nmse(ours, c->exact, n);
+    if (nmse_flash < nmse)
+        nmse = nmse_flash;
+    print_message("%-22s %-8s nmse %.2e (libllama's spread %.2e, limit %.2e), from F32 "
+                  "%.2e (limit %.2e)\n",
+                  c->label, way->name, nmse, spread, limit, nmse_exact, error);
+    assert_true(nmse < limit);
+    assert_true(nmse_exact < error || error == 0);
+    free(ours);
+}
+
 static void check_file(const char *label, const tiny_gguf_opts *opts, double limit, double floor)
 {
-    char *path = tiny_gguf_temp(opts);
-    int32_t tokens[N];
-    uint32_t n_vocab = 0;
+    file_case c = {.label = label, .path = tiny_gguf_temp(opts), .limit = limit, .floor = floor};
     ft_rng rng;
     ft_rng_init(&rng, 7);
     for (int i = 0; i < N; i++)
-        tokens[i] = (int32_t)ft_rng_below(&rng, 259);
-    float *flash = oracle_logits(path, tokens, N, true, &n_vocab);
-    float *plain = oracle_logits(path, tokens, N, false, &n_vocab);
-    uint64_t n = (uint64_t)N * n_vocab;
-    float *exact = exact_logits(path, tokens, &n_vocab);
-    double spread = oracle_nmse(flash, plain, n);
-    double error_flash = oracle_nmse(flash, exact, n), error = oracle_nmse(plain, exact, n);
-    error = TRUTH * (error_flash > error ? error_flash : error);
-    error = error > floor ? error : floor;
-    if (limit == 0)
-        limit = spread > floor ? spread : floor;
-    for (const struct way *way = ways; way < ways + n_ways; way++) {
-        float *ours = our_logits(path, tokens, way, n_vocab);
-        double nmse = oracle_nmse(ours, plain, n), nmse_flash = oracle_nmse(ours, flash, n);
-        if (nmse_flash < nmse)
-            nmse = nmse_flash;
-        double nmse_exact = oracle_nmse(ours, exact, n);
-        print_message("%-22s %-8s nmse %.2e (libllama's spread %.2e, limit %.2e), from F32 "
-                      "%.2e (limit %.2e)\n",
-                      label, way->name, nmse, spread, limit, nmse_exact, error);
-        assert_true(nmse < limit);
-        assert_true(nmse_exact < error || error == 0);
-        free(ours);
+        c.tokens[i] = (int32_t)ft_rng_below(&rng, 259);
+    c.exact = exact_logits(c.path, c.tokens, &c.n_vocab);
+    theirs t = {0};
+    for (size_t i = 0; i < n_ways; i++) {
+        if (i == 0 || strcmp(ways[i].device, ways[i - 1].device) != 0) {
+            free(t.flash);
+            free(t.plain);
+            t.flash = oracle_logits(c.path, ways[i].device, c.tokens, N, true, &c.n_vocab);
+            t.plain = oracle_logits(c.path, ways[i].device, c.tokens, N, false, &c.n_vocab);
+        }
+        check_way(&c, &ways[i], &t);
     }
-    free(flash);
-    free(plain);
-    free(exact);
-    unlink(path);
-    free(path);
+    free(t.flash);
+    free(t.plain);
+    free(c.exact);
+    unlink(c.path);
+    free(c.path);
 }
 
 static void test_types(void **state)
@@ -155,8 +183,10 @@ int main(void)
 {
     ft_error err = {0};
     tiny_quiet();
-    const char *endpoints = rpc_servers_start();
-    if (!endpoints)
+    const char *endpoints = test_device() ? NULL : rpc_servers_start();
+    if (test_device())
+        ways[2].device = test_device();
+    else if (!endpoints)
         n_ways = 2;
     else if (ft_devices_add_rpc(endpoints, &err) != FT_OK)
         return fprintf(stderr, "%s\n", err.message), 1;

@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "llama.h"
+#include "model/device.h"
 
-static void die(const char *path)
+static void die(const char *what)
 {
-    fprintf(stderr, "oracle: libllama fails on %s\n", path);
+    fprintf(stderr, "oracle: libllama fails on %s\n", what);
     exit(2);
 }
 
@@ -24,10 +25,17 @@ static struct llama_context *open_context(struct llama_model *model, uint32_t n,
     return llama_init_from_model(model, params);
 }
 
-float *oracle_logits(const char *path, const int32_t *tokens, uint32_t n, bool flash,
-                     uint32_t *n_vocab)
+float *oracle_logits(const char *path, const char *device, const int32_t *tokens, uint32_t n,
+                     bool flash, uint32_t *n_vocab)
 {
+    ft_devices devices;
+    ggml_backend_dev_t list[FT_DEVICES_MAX + 1] = {NULL}; /* NULL ends it */
     struct llama_model_params params = llama_model_default_params();
+    if (ft_devices_find(device, NULL, &devices) != FT_OK)
+        die(device);
+    memcpy(list, devices.dev, devices.n * sizeof *list);
+    params.devices = list;
+    params.n_gpu_layers = devices.n ? -1 : 0;
     struct llama_model *model = llama_model_load_from_file(path, params);
     struct llama_context *ctx = model ? open_context(model, n, flash) : NULL;
     if (!ctx)

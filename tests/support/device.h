@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device of ggml on which tests compute, if they are to compute on one (tests/on_device.txt). */
+#ifndef FT_TESTS_DEVICE_H
+#define FT_TESTS_DEVICE_H
+
+/* What FT_TEST_DEVICE names, such as "Vulkan0"; NULL: none. */
+const char *test_device(void);
+
+#endif
