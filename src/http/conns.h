@@ -86,8 +86,9 @@ void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* Shuts the connection down unless this is called again within timeout_s. 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
 /* A request of the client is refused, which counts as n: large ones cost more. If too many of its
- * requests are, this waits until the answer may be sent, or until a drain. The connection keeps its place meanwhile and has no deadline. A
- * client that hangs up ends no wait: otherwise it could ask again at once. */
+ * requests are, this waits until the answer may be sent, or until a drain. The connection keeps its
+ * place meanwhile and has no deadline. A client that hangs up ends no wait: otherwise it could ask
+ * again at once. */
 void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client,
                            uint32_t n);
 /* Admits one more generation, which ends with leave. False: draining. */

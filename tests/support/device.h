@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of ggml on which tests compute, if they are to compute on one (tests/on_device.txt). */
+ * The device of ggml on which tests compute, if they are to compute on one.
+ */
 #ifndef FT_TESTS_DEVICE_H
 #define FT_TESTS_DEVICE_H
 
