@@ -24,6 +24,7 @@ ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const
     va_list args;
     fail->http = http;
     fail->code = code;
+    fail->constraint = false;
     snprintf(fail->param, sizeof fail->param, "%s", param ? param : "");
     va_start(args, fmt);
     vsnprintf(fail->message, sizeof fail->message, fmt, args);

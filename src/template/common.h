@@ -6,9 +6,9 @@
  * Limits stand in front: a template has FT_COMMON_SOURCE_MAX bytes and brackets nested
  * FT_COMMON_DEPTH_MAX deep at most, and runs on a stack that is large enough for both. A call that
  * runs it ends with FT_INVALID after 2 s of a processor, 20,000 items of one loop, 512 MiB of text
- * and lists, or calls nested 1,000 deep. No limit is looked at within one function of `common`. If
- * memory runs out, FT_NOMEM is returned; but nlohmann's JSON, which `common` uses, ends the process
- * where it moves members.
+ * and lists, or calls nested 1,000 deep. After 100 ms of a processor it goes on at the lowest
+ * priority. No limit is looked at within one function of `common`. If memory runs out, FT_NOMEM is
+ * returned; but nlohmann's JSON, which `common` uses, ends the process where it moves members.
  */
 #ifndef FT_TEMPLATE_COMMON_H
 #define FT_TEMPLATE_COMMON_H

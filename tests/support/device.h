@@ -5,7 +5,7 @@
 #ifndef FT_TESTS_DEVICE_H
 #define FT_TESTS_DEVICE_H
 
-/* What FT_TEST_DEVICE names, such as "Vulkan0"; NULL: none. */
+/* What FT_TEST_DEVICE names, such as "CUDA0"; NULL: none, and tests use RPC servers. */
 const char *test_device(void);
 
 #endif
