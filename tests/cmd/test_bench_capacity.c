@@ -165,13 +165,9 @@ static void test_memory(void **state)
                               "--devices-most 1 --draft 2";
     tiny_pair large = tiny_pair_make_large("{\"prompt\": \"alpha beta\"}\n"
                                            "{\"prompt\": \"gamma\"}\n");
-    char args[300];
-    int status;
-    const long least = tiny_pair_least_memory(&large, "bench capacity", how, 1 << 20);
-    snprintf(args, sizeof args, "%s --memory %ld", how, least + (1 << 20));
-    json_t *json = tiny_pair_bench(&large, "bench capacity", args, &status);
-    assert_int_equal(status, 0);
-    assert_non_null(strstr(args, json_string_value(json_object_get(json, "memory"))));
+    long memory;
+    json_t *json = tiny_pair_bench_memory(&large, "bench capacity", how, &memory);
+    assert_int_equal(atol(json_string_value(json_object_get(json, "memory"))), memory);
     const json_t *probes = json_object_get(json, "probes");
     assert_true(json_array_size(probes) >= 2);
     for (size_t i = 0; i < json_array_size(probes); i++) {
