@@ -67,3 +67,12 @@ ft_status ft_kept_file_write(const ft_kept_place *place, const char *kind, uint6
     free(part);
     return status;
 }
+
+ft_status ft_kept_file_check_version(const json_t *file, int version, ft_error *err)
+{
+    const json_int_t says = json_integer_value(json_object_get(file, "version"));
+    if (says == version)
+        return FT_OK;
+    return ft_error_set(err, says >= 1 && says < version ? FT_NOT_FOUND : FT_INVALID,
+                        "not a file of version %d", version);
+}

@@ -6,6 +6,7 @@
 #ifndef FT_BASE_KEPT_FILE_H
 #define FT_BASE_KEPT_FILE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +28,9 @@ FT_WARN_UNUSED ft_status ft_kept_file_read(const ft_kept_place *place, const cha
 FT_WARN_UNUSED ft_status ft_kept_file_write(const ft_kept_place *place, const char *kind,
                                             uint64_t subject, const char *text, size_t n,
                                             ft_error *err);
+
+/* Looks at "version" of a file's JSON. FT_NOT_FOUND: it is of an older version, 1 or more, as after
+ * an upgrade. FT_INVALID: it is of a newer one, or does not say. */
+FT_WARN_UNUSED ft_status ft_kept_file_check_version(const json_t *file, int version, ft_error *err);
 
 #endif

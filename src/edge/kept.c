@@ -125,8 +125,11 @@ static ft_status read_file(const json_t *file, const ft_edge_kept *kept, ft_erro
     bool known[FT_EDGE_KEPT_LISTS] = {false};
     char own[17];
     snprintf(own, sizeof own, "%016llx", (unsigned long long)kept->of);
-    if (json_integer_value(json_object_get(file, "version")) != VERSION || !of)
-        return ft_error_set(err, FT_INVALID, "not a file of version %d", VERSION);
+    const ft_status status = ft_kept_file_check_version(file, VERSION, err);
+    if (status != FT_OK)
+        return status;
+    if (!of)
+        return ft_error_set(err, FT_INVALID, "it does not say what it is about");
     if (strcmp(of, own) != 0)
         return ft_error_set(err, FT_NOT_FOUND, "about other models or servers");
     for (int i = 0; i < FT_EDGE_KEPT_LISTS; i++) {

@@ -3,7 +3,8 @@
  * What an edge has learnt of its server, models and machine, in a small file: where the next
  * process begins. Only what the controller has learnt by its own choices is kept: rounds of a draft
  * that was asked for say too little of others. Text does not depend on it. A file that cannot be
- * read or is broken is ignored, with a line in the log; the last process to end overwrites it. */
+ * read or is broken is ignored, with a line in the log, and one of an older version without; the
+ * last process to end overwrites it. */
 #ifndef FT_EDGE_KEPT_H
 #define FT_EDGE_KEPT_H
 
@@ -25,8 +26,8 @@ typedef struct ft_edge_kept {
 /* Appends the file's text. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_edge_kept_write(const ft_edge_kept *kept, ft_buf *out);
 /* Takes up a file's text: sets kept->learnt, which is new, and kept->known of the lists that it
- * has. FT_NOT_FOUND: it is about something else. FT_INVALID says what is wrong; then nothing was
- * taken up. FT_NOMEM. */
+ * has. FT_NOT_FOUND: it is about something else, or of an older version. FT_INVALID says what is
+ * wrong; then nothing was taken up. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_edge_kept_read(const char *text, size_t n, const ft_edge_kept *kept,
                                            ft_error *err);
 

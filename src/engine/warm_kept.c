@@ -71,9 +71,11 @@ static ft_status read_file(const json_t *file, uint64_t subject, int64_t now_s, 
     const json_t *at = json_object_get(file, "at");
     char own[17];
     name_subject(subject, own);
-    if (json_integer_value(json_object_get(file, "version")) != VERSION || !of ||
-        !json_is_integer(at))
-        return ft_error_set(err, FT_INVALID, "not a file of version %d", VERSION);
+    const ft_status status = ft_kept_file_check_version(file, VERSION, err);
+    if (status != FT_OK)
+        return status;
+    if (!of || !json_is_integer(at))
+        return ft_error_set(err, FT_INVALID, "it does not say what it is about, and of when");
     if (strcmp(of, own) != 0)
         return ft_error_set(err, FT_NOT_FOUND, "about another model or machine");
     if (json_integer_value(at) > now_s || json_integer_value(at) < now_s - FT_WARM_KEPT_S)

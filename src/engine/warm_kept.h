@@ -15,8 +15,8 @@
  * epoch. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_warm_kept_write(uint64_t subject, int64_t at_s, const ft_warm *warm,
                                             ft_buf *out);
-/* Sets *warm to the times of such a text. FT_NOT_FOUND: it is about something else, or too old.
- * FT_INVALID says what is wrong. FT_NOMEM. */
+/* Sets *warm to the times of such a text. FT_NOT_FOUND: it is about something else, too old, or of
+ * an older version. FT_INVALID says what is wrong. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_warm_kept_read(const char *text, size_t n, uint64_t subject,
                                            int64_t now_s, ft_error *err, ft_warm *warm);
 

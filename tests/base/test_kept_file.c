@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // base/kept_file: what is written comes back, whole; two kinds and two subjects don't mix; a folder
-// that is not there is an error, and a file that is not there another one.
+// that is not there is an error, and a file that is not there another one; an older version is
+// told.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,9 +81,37 @@ static void test_errors(void **state)
     expect(&place, "a", 5, NULL);
 }
 
+/* An older version is told from what is wrong. */
+static void test_version(void **state)
+{
+    static const struct {
+        const char *json;
+        ft_status status;
+    } cases[] = {{"{\"version\": 3}", FT_OK},
+                 {"{\"version\": 1}", FT_NOT_FOUND},
+                 {"{\"version\": 2}", FT_NOT_FOUND},
+                 {"{\"version\": 0}", FT_INVALID},
+                 {"{\"version\": -1}", FT_INVALID},
+                 {"{\"version\": 4}", FT_INVALID},
+                 {"{\"version\": 2.5}", FT_INVALID},
+                 {"{\"version\": \"2\"}", FT_INVALID},
+                 {"{}", FT_INVALID},
+                 {"[2]", FT_INVALID}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ft_error err = {0};
+        json_t *file = json_loads(cases[i].json, 0, NULL);
+        if (ft_kept_file_check_version(file, 3, &err) != cases[i].status)
+            fail_msg("%s", cases[i].json);
+        assert_int_equal(cases[i].status == FT_OK, err.message[0] == 0);
+        json_decref(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),
-                                       cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_version)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "base/num.h"
 #include "edge/kept.h"
 #include "local/link.h"
+#include "support/caught_log.h"
 #include "support/target.h"
 #include "support/tiny_gguf.h"
 
@@ -188,6 +189,41 @@ static void test_next_process(void **state)
     assert_int_equal(rmdir(folder), 0); /* no part of a file is left */
 }
 
+/* How often the log says that a file is ignored, of an edge that writes no text and finds `words`
+ * at the beginning of its file. */
+static unsigned told(const char *folder, const char *path, const char *words)
+{
+    caught_log log;
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_true(fputs(words, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    ft_log_set_level(FT_LOG_WARN);
+    caught_log_begin(&log);
+    assert_false(live(folder, "here", 0, NULL));
+    caught_log_end(&log);
+    ft_log_set_level(FT_LOG_ERROR);
+    return caught_log_count(&log, "is ignored");
+}
+
+/* A file of an older version is usual after an upgrade, so it is replaced without a line. */
+static void test_older_version(void **state)
+{
+    char folder[] = "/tmp/foretoken-test-kept-XXXXXX", path[256], command[300];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_false(live(folder, "here", 3, NULL));
+    only_file(folder, path);
+    assert_int_equal(told(folder, path, "{\"version\": 2"), 0);
+    assert_false(live(folder, "here", 3, NULL));
+    assert_true(live(folder, "here", 0, NULL)); /* of this version now */
+    assert_int_equal(told(folder, path, "{\"version\": 3 7"), 1);
+    assert_false(live(folder, "here", 3, NULL));
+    assert_int_equal(told(folder, path, "{\"version\": 4"), 1);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* At another temperature another share of drafts is accepted: it is learnt and kept apart. */
 static void test_temperatures(void **state)
 {
@@ -344,16 +380,19 @@ static void test_wrong_numbers(void **state)
         at += end + 1;
     }
     assert_int_equal(read_as("{\"version\": 1, \"of\": \"0000000000000007\"}", 7, &took),
+                     FT_NOT_FOUND);
+    assert_int_equal(read_as("{\"version\": 4, \"of\": \"0000000000000007\"}", 7, &took),
                      FT_INVALID);
+    assert_int_equal(read_as("{\"version\": 3}", 7, &took), FT_INVALID);
     assert_int_equal(read_as("[]", 7, &took), FT_INVALID);
     ft_buf_deinit(&out);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_next_process),
-                                       cmocka_unit_test(test_temperatures),
-                                       cmocka_unit_test(test_nearest), cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_wrong_numbers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_next_process), cmocka_unit_test(test_older_version),
+        cmocka_unit_test(test_temperatures), cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_wrong_numbers)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
