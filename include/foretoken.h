@@ -121,7 +121,9 @@ typedef struct foretoken_client_opts {
 
 typedef struct foretoken_request {
     const char *prompt;
-    bool chat;           /* it is a message to the model; false: it is continued */
+    /* It is a message to the model, rendered by the file's own chat template: INVALID if that
+     * refuses it, or runs for longer than 2 s of a processor. False: it is continued. */
+    bool chat;
     uint32_t max_tokens; /* 0: until the context is full */
     foretoken_sampling sampling;
     /* New text in UTF-8, perhaps in the middle of a sentence; false: stop. */

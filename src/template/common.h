@@ -35,8 +35,8 @@ void ft_common_destroy(ft_common *common);
 
 /* Whether it shows tools to the model. */
 bool ft_common_has_tools(const ft_common *common);
-/* Whether its runs are limited: not where the linker takes the library's own functions, as it does
- * in libforetoken. */
+/* Whether its runs are limited: not where the linker takes the library's own functions, as in a
+ * program that has `common` in front of libforetoken. */
 bool ft_common_is_limited(const ft_common *common);
 
 /* Appends the rendering, ready for the assistant's message. FT_INVALID: the template refuses the

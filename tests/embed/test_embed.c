@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libforetoken: drafts do not change a text, a client's text is the session's,
-// misuse is told. Then its two examples, in C and from Python, as programs.
+// misuse is told, a chat template that goes on and on is stopped. Then its two examples, in C and
+// from Python, as programs.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #include "foretoken.h"
 #include "support/program.h"
 #include "support/tap.h"
+#include "support/tiny_gguf.h"
 #include "support/tiny_pair.h"
 
 #define PROMPT "once upon a time"
@@ -296,6 +298,50 @@ static void test_misuse(void **state)
     foretoken_client_close(NULL);
 }
 
+static void needs_common(void)
+{
+#ifndef FT_HAVE_COMMON
+    skip(); /* no template's program runs */
+#endif
+}
+
+/* A chat template whose loop has an item too many if the message is "go". */
+#define LONG_LOOP                                                                            \
+    "{% if messages[0].content == 'go' %}{% for i in range(20001) %}{% endfor %}{% endif %}" \
+    "{{ messages[0].content }}"
+
+static char *model_with_a_loop(void)
+{
+    return tiny_gguf_temp(
+        &(tiny_gguf_opts){.type = GGML_TYPE_Q8_0, .seed = 3, .chat_template = LONG_LOOP});
+}
+
+/* As by a server's API, a chat template that goes on and on is stopped. */
+static void test_limits_of_a_template(void **state)
+{
+    char address[32];
+    foretoken_client *client;
+    answer_text got = {.most = 1};
+    (void)state;
+    needs_common();
+    program server =
+        program_start((const char *[]){"serve", "-m", pair.target, "-t", "1", "--port", "0", NULL});
+    char *model = model_with_a_loop();
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    const foretoken_client_opts opts = {.server = address, .vocabulary = model, .threads = 1};
+    foretoken_request request = {
+        .prompt = "go", .chat = true, .max_tokens = 2, .on_text = on_text, .ctx = &got};
+    ok(foretoken_client_open(&opts, &error, &client));
+    refused(foretoken_client_generate(client, &request, NULL, &error), "INVALID", "20,000 items");
+    assert_int_equal(got.n, 0);
+    request.prompt = "stay";
+    ok(foretoken_client_generate(client, &request, NULL, &error));
+    foretoken_client_close(client);
+    unlink(model);
+    free(model);
+    assert_int_equal(program_stop(&server), 0);
+}
+
 /* A text that does not fit into the pool is refused, and the session goes on. */
 static void test_a_full_pool(void **state)
 {
@@ -355,14 +401,42 @@ static void test_example_in_python(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+/* The limits hold, too, where a program loads the library while it runs. */
+static void test_limits_in_python(void **state)
+{
+    char command[2048], out[2048];
+    (void)state;
+    needs_common();
+    if (!getenv("FT_LIBRARY"))
+        skip();
+    program server =
+        program_start((const char *[]){"serve", "-m", pair.target, "-t", "1", "--port", "0", NULL});
+    char *model = model_with_a_loop();
+    snprintf(
+        command, sizeof command,
+        "python3 -c 'import functools, sys; sys.path.insert(0, \"%s/examples\"); import embed; "
+        "embed.Request = functools.partial(embed.Request, chat=True); embed.main()' "
+        "%s 127.0.0.1:%d %s go 2 2>&1 || true",
+        getenv("FT_SOURCE_DIR"), getenv("FT_LIBRARY"), program_wait_port(&server, "listening"),
+        model);
+    shell(command, out, sizeof out);
+    if (!strstr(out, "20,000 items"))
+        fail_msg("%s", out);
+    unlink(model);
+    free(model);
+    assert_int_equal(program_stop(&server), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_text),
                                        cmocka_unit_test(test_a_clients_text_is_the_sessions),
                                        cmocka_unit_test(test_prefix),
                                        cmocka_unit_test(test_misuse),
+                                       cmocka_unit_test(test_limits_of_a_template),
                                        cmocka_unit_test(test_a_full_pool),
                                        cmocka_unit_test(test_example_in_c),
-                                       cmocka_unit_test(test_example_in_python)};
+                                       cmocka_unit_test(test_example_in_python),
+                                       cmocka_unit_test(test_limits_in_python)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
