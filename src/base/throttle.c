@@ -2,6 +2,9 @@
 // How often clients may do something. The owner's lock guards all state.
 #include "base/throttle.h"
 
+/* Reading and checking so many bytes costs as much as a small request that is refused. */
+#define REFUSED_BYTES ((size_t)8 << 10)
+
 /* The client's entry: its own, a new one, or the one that is least ahead. */
 static ft_throttle_entry *find(ft_throttle *throttle, const ft_client_id *client)
 {
@@ -37,4 +40,14 @@ int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client,
         wait_us = throttle->most_us;
     entry->due_us = now_us + wait_us + free_us;
     return wait_us > 0 ? wait_us : 0;
+}
+
+uint32_t ft_throttle_refusals(size_t bytes)
+{
+    return 1 + (uint32_t)(bytes / REFUSED_BYTES);
+}
+
+bool ft_throttle_counts(int http_status)
+{
+    return http_status >= 400 && http_status < 500 && http_status != 429;
 }

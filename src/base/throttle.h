@@ -9,6 +9,7 @@
 #ifndef FT_BASE_THROTTLE_H
 #define FT_BASE_THROTTLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,5 +37,12 @@ int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int6
 /* n times: for what costs as much as n usual ones. */
 int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
                               int64_t now_us);
+
+/* The rule for refusals, over HTTP and gRPC: how many a refused request with so many bytes, of its
+ * body or constraint, counts as. */
+uint32_t ft_throttle_refusals(size_t bytes);
+/* Whether a refusal with this HTTP status counts: that a server is full, broken or not there is not
+ * the client's fault. */
+bool ft_throttle_counts(int http_status);
 
 #endif

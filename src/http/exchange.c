@@ -69,20 +69,17 @@ struct route {
 
 /* --- pages --- */
 
-/* Reading and checking so many bytes of a body costs as much as a small request that is refused. */
-#define REFUSED_BYTES ((size_t)8 << 10)
-
-/* Who floods with requests that are refused waits for the answers, without what they needed. That a
- * server is full or not there is not the client's fault; that its constraints take too long is. */
+/* Who floods with requests that are refused waits for the answers, without what they needed. That
+ * its constraints take too long is the client's fault, too. */
 static void be_late(ft_http_exchange *x)
 {
-    if ((x->fail.http >= 500 || x->fail.http == 429) && !x->fail.constraint)
+    if (!ft_throttle_counts(x->fail.http) && !x->fail.constraint)
         return;
     ft_buf_deinit(&x->body);
     ft_http_generation_destroy(x->generation);
     x->generation = NULL;
     ft_http_conns_refused(&x->http->conns, x->conn, &x->client,
-                          1 + (uint32_t)(x->body_bytes / REFUSED_BYTES));
+                          ft_throttle_refusals(x->body_bytes));
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
 }
 

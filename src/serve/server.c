@@ -56,6 +56,8 @@ struct ft_server {
 typedef struct connection {
     ft_stream *stream; /* referenced */
     ft_vsession *session;
+    size_t constraint_bytes; /* of its Open */
+    bool answered;           /* its Open was not refused; the engine thread's */
 } connection;
 
 /* ---- answers; engine thread ---- */
@@ -63,12 +65,15 @@ typedef struct connection {
 static void on_answer(void *ctx, const ft_server_msg *msg)
 {
     connection *c = ctx;
+    c->answered = true;
     ft_stream_send(c->stream, msg);
 }
 
 static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
 {
     connection *c = ctx;
+    if (!c->answered)
+        ft_stream_count_refused(c->stream, code, c->constraint_bytes);
     ft_stream_finish(c->stream, code, message, retry_after_ms);
 }
 
@@ -95,6 +100,7 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
     ft_stream_ref(stream);
     if (c) {
         c->stream = stream;
+        c->constraint_bytes = open->constraint.n;
         c->session = ft_verifier_open(server->verifier, open, ft_stream_credential(stream),
                                       ft_stream_key(stream), &client);
     }

@@ -152,6 +152,17 @@ static bool begin_now(ft_wire_server *server, ft_stream *stream)
     return wait_us == 0;
 }
 
+void ft_stream_count_refused(ft_stream *stream, ft_status why, size_t constraint_bytes)
+{
+    ft_wire_server *server = stream->server;
+    const uint32_t more = ft_throttle_refusals(constraint_bytes) - 1; /* begin_now counted one */
+    if (more == 0 || !ft_throttle_counts(ft_status_http(why)))
+        return;
+    pthread_mutex_lock(&server->lock);
+    (void)ft_throttle_take_many(&server->paces.sessions, &stream->client, more, ft_monotonic_us());
+    pthread_mutex_unlock(&server->lock);
+}
+
 typedef enum admitted { ADMITTED_NOW, ADMITTED_LATER, REFUSED_NOW } admitted;
 
 /* Adds the stream to the list. Later: the late thread reads or refuses it. err: why the client may

@@ -77,6 +77,9 @@ void ft_stream_send(ft_stream *stream, const ft_server_msg *msg);
  * retry_after_ms above 0 becomes the trailer retry-after-ms. */
 void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
                       uint32_t retry_after_ms);
+/* The handler refuses the Open of this stream, before it finishes it: a large constraint counts as
+ * further streams that the client has opened, if the refusal is its own fault. */
+void ft_stream_count_refused(ft_stream *stream, ft_status why, size_t constraint_bytes);
 /* The handler's own pointer. */
 void ft_stream_set_user(ft_stream *stream, void *user);
 void *ft_stream_user(const ft_stream *stream);

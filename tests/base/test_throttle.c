@@ -73,13 +73,27 @@ static void test_many(void **state)
     assert_int_equal(ft_throttle_take(&throttle, &alice, 0), 300);
 }
 
+/* What a refusal counts as, and which ones count. */
+static void test_refusals(void **state)
+{
+    static const int counts[] = {400, 401, 403, 404, 409, 413}, others[] = {200, 429, 500, 503};
+    (void)state;
+    assert_int_equal(ft_throttle_refusals(0), 1);
+    assert_int_equal(ft_throttle_refusals(8191), 1);
+    assert_int_equal(ft_throttle_refusals(8192), 2);
+    assert_int_equal(ft_throttle_refusals(65536), 9);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        assert_true(ft_throttle_counts(counts[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(ft_throttle_counts(others[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_within_rate),
-        cmocka_unit_test(test_clients),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_waits),    cmocka_unit_test(test_within_rate),
+        cmocka_unit_test(test_clients),  cmocka_unit_test(test_many),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

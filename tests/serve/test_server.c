@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server over loopback gRPC: many sessions at once, hostile messages beside well-behaved
-// sessions, resume and cancel over streams, thousands of sessions without growth.
+// sessions, what refusals count as, resume and cancel over streams, thousands of sessions without
+// growth.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "base/throttle.h"
+#include "constrain/constraint.h"
 #include "serve/server.h"
 #include "support/local_client.h"
 #include "support/target.h"
@@ -33,6 +36,20 @@ ft_status __wrap_ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, u
     if (msg->kind == FT_SERVER_VERDICT && atomic_exchange(&fail_answer, false))
         return ft_error_set(err, FT_NOMEM, "injected");
     return __real_ft_server_msg_encode(msg, err, out, n);
+}
+
+/* And what counts as more than one stream, if it ends here. */
+static atomic_uint counted;
+
+int64_t __real_ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
+                                     int64_t now_us);
+int64_t __wrap_ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
+                                     int64_t now_us);
+int64_t __wrap_ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
+                                     int64_t now_us)
+{
+    atomic_fetch_add(&counted, n);
+    return __real_ft_throttle_take_many(throttle, client, n, now_us);
 }
 
 typedef struct net {
@@ -327,6 +344,52 @@ static void test_bad_input(void **state)
     net_stop(&n);
 }
 
+/* So many streams more are counted, over those that were opened, for an Open with a constraint of
+ * so many bytes. end: how it ends; FT_OK: the text is opened, and its stream ended by a mistake. */
+static unsigned counts_as(net *n, ft_msg_open open, size_t bytes, ft_status end)
+{
+    static char spaces[FT_CONSTRAINT_MAX_BYTES];
+    remote r;
+    test_text text;
+    test_text_random(&text, 20, 1);
+    memset(spaces, ' ', sizeof spaces);
+    spaces[0] = '{'; /* no JSON */
+    if (bytes > 0)
+        open.constraint = (ft_constraint){FT_CONSTRAINT_JSON_SCHEMA, spaces, bytes};
+    open.n_prompt = text.n;
+    open.prompt = text.token;
+    atomic_store(&counted, 0);
+    remote_start(&r, n->client, &open);
+    if (end == FT_OK) {
+        const ft_client_msg again = {.kind = FT_CLIENT_OPEN, .open = open};
+        assert_true(remote_wait_opened(&r));
+        remote_send(&r, &again);
+        end = FT_INVALID;
+    }
+    assert_int_equal(remote_wait_end(&r), end);
+    return atomic_load(&counted);
+}
+
+/* As over HTTP: 8 KiB are one more. What the server lacks is not the client's fault. */
+static void test_refusals_count_by_size(void **state)
+{
+    net n = net_start((ft_verifier_opts){0}, NULL);
+    const ft_msg_open open = {.protocol = FT_PROTOCOL, .sampling.top_p = 1};
+    ft_msg_open other = open;
+    const ft_status refused = ft_constrain_available() ? FT_INVALID : FT_PRECONDITION;
+    (void)state;
+    assert_int_equal(counts_as(&n, open, 0, FT_OK), 0);
+    assert_int_equal(counts_as(&n, open, 8191, refused), 0);
+    assert_int_equal(counts_as(&n, open, 8192, refused), 1);
+    assert_int_equal(counts_as(&n, open, FT_CONSTRAINT_MAX_BYTES, refused), 8);
+    other.vocab_fingerprint = 12345;
+    assert_int_equal(counts_as(&n, other, 0, FT_PRECONDITION), 0);
+    assert_int_equal(counts_as(&n, other, 40000, FT_PRECONDITION), 4);
+    ft_server_drain(n.server);
+    assert_int_equal(counts_as(&n, open, FT_CONSTRAINT_MAX_BYTES, FT_UNAVAILABLE), 0);
+    net_stop(&n);
+}
+
 static void test_wrong_token(void **state)
 {
     net n = net_start((ft_verifier_opts){0}, "right");
@@ -595,6 +658,7 @@ int main(void)
         cmocka_unit_test(test_64_sessions),
         cmocka_unit_test(test_no_room_says_when_to_retry),
         cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_refusals_count_by_size),
         cmocka_unit_test(test_wrong_token),
         cmocka_unit_test(test_resume_over_the_wire),
         cmocka_unit_test(test_answer_without_memory),
