@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's packed file in a cache. What is there is as untrusted as any model file: it is loaded
-// by the same reader, with the same checks and hashes, and must say that it is of the file that was
-// asked for. A file that fails is made anew. Stateless; one call is one thread.
+// by the same reader, with the same checks and hashes, and must say that it is of the content that
+// was asked for. A file that fails is made anew. Stateless; one call is one thread.
 #include "model/model_kept.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "model/content.h"
 #include "model/pack_file.h"
 #include "model/packed_file.h"
 #include "model/vocab.h"
@@ -24,62 +25,19 @@ static bool goes_with_cache(const ft_model_opts *opts)
     return opts->cache && !opts->stream && !devices && !opts->no_pack && !opts->no_repack;
 }
 
-/* Which file of the system, and which of its states. (The number of a device may be another one
- * after the next boot.) */
-static uint64_t add_file(uint64_t hash, const struct stat *info)
-{
-    const int64_t numbers[] = {(int64_t)info->st_ino, info->st_size,        info->st_mtim.tv_sec,
-                               info->st_mtim.tv_nsec, info->st_ctim.tv_sec, info->st_ctim.tv_nsec};
-    return ft_fnv64(hash, numbers, sizeof numbers);
-}
-
-/* Types that are packed on this machine, with the format. (Our own choice, engine/products.h, does
- * not look at shapes.) */
-static uint64_t begin_key(const ft_model_opts *opts)
+/* The content, the types that are packed on this machine, and the format. (Our own choice,
+ * engine/products.h, does not look at shapes.) */
+static uint64_t make_key(const ft_model_opts *opts, uint64_t content)
 {
     const int64_t n_in = 256, n_out = FT_PACK_ROWS;
-    uint64_t types[] = {FT_PACKED_VERSION, 0};
+    uint64_t parts[] = {FT_PACKED_VERSION, 0, content};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         const enum ggml_type type = (enum ggml_type)t;
         const bool packed =
             ft_pack_fits(type, n_in, n_out) && (!opts->choose || opts->choose(type, n_in, n_out));
-        types[1] |= (uint64_t)packed << t;
+        parts[1] |= (uint64_t)packed << t;
     }
-    return ft_fnv64(FT_FNV64_INIT, types, sizeof types);
-}
-
-uint64_t ft_kept_key(const ft_model_opts *opts)
-{
-    const size_t room = strlen(opts->path) + 1;
-    char *path = goes_with_cache(opts) ? malloc(room) : NULL;
-    struct stat info;
-    uint64_t hash = path ? begin_key(opts) : 0;
-    unsigned first = 1, n = 1;
-    if (!path)
-        return 0;
-    memcpy(path, opts->path, room);
-    char *end = room > FT_GGUF_PART_SUFFIX ? path + room - 1 - FT_GGUF_PART_SUFFIX : path;
-    if (sscanf(end, "-%5u-of-%5u.gguf", &first, &n) != 2)
-        n = 1;
-    for (unsigned k = 1; k <= n && hash; k++) {
-        if (n > 1)
-            snprintf(end, FT_GGUF_PART_SUFFIX + 1, "-%05u-of-%05u.gguf", k % 100000, n % 100000);
-        hash = stat(path, &info) == 0 ? add_file(hash, &info) : 0;
-    }
-    free(path);
-    return hash;
-}
-
-/* The same of the files that were opened. */
-static uint64_t key_of_opened(const ft_model_opts *opts, const ft_gguf *gguf)
-{
-    uint64_t hash = begin_key(opts);
-    struct stat info;
-    for (uint32_t k = 0; k < (gguf->parts ? gguf->parts->n : 1) && hash; k++)
-        hash = fstat(gguf->parts ? gguf->parts->fd[k] : gguf->fd, &info) == 0
-                   ? add_file(hash, &info)
-                   : 0;
-    return hash;
+    return ft_fnv64(FT_FNV64_INIT, parts, sizeof parts);
 }
 
 /* ---- loading ---- */
@@ -108,25 +66,19 @@ static ft_status take_names(const ft_model_opts *opts, const char *from, ft_erro
     return FT_OK;
 }
 
-/* A packed file. */
-typedef struct packed_file {
-    const char *path;
-    uint64_t key;
-    ft_load_fn *load;
-} packed_file;
-
-static ft_status load_packed(const ft_model_opts *opts, const packed_file *file, ft_error *err,
+static ft_status load_packed(const ft_kept *from, uint64_t key, const char *path, ft_error *err,
                              ft_model **out)
 {
+    const ft_model_opts *opts = from->opts;
     ft_model_opts kept = *opts;
-    kept.path = file->path;
+    kept.path = path;
     kept.cache = NULL;
     kept.map = true;
-    kept.of = file->key;
+    kept.of = key;
     kept.progress = (ft_progress){0};
-    ft_status st = file->load(&kept, err, out);
+    ft_status st = from->load(&kept, err, out);
     if (st == FT_OK)
-        st = take_names(opts, file->path, err, *out);
+        st = take_names(opts, path, err, *out);
     if (st == FT_OK)
         return st;
     ft_model_destroy(*out);
@@ -138,19 +90,26 @@ static ft_status load_packed(const ft_model_opts *opts, const packed_file *file,
     return st;
 }
 
-ft_model *ft_kept_load(const ft_model_opts *opts, uint64_t key, ft_load_fn *load)
+static ft_model *load_if_there(const ft_kept *kept, uint64_t key)
 {
-    char *path = ft_pack_cache_path(opts->cache, key);
+    char *path = ft_pack_cache_path(kept->opts->cache, key);
     ft_model *model = NULL;
     ft_error err = {0};
-    const packed_file file = {path, key, load};
-    ft_status st = path ? load_packed(opts, &file, &err, &model) : FT_NOMEM;
+    ft_status st = path ? load_packed(kept, key, path, &err, &model) : FT_NOMEM;
     if (st == FT_OK)
         ft_pack_cache_touch(path);
     else if (st != FT_NOT_FOUND && st != FT_NOMEM)
         FT_LOGW("model", "kept packed weights are made anew why=\"%s\"", err.message);
     free(path);
     return model;
+}
+
+ft_model *ft_kept_load(ft_kept *kept)
+{
+    const ft_model_opts *opts = kept->opts;
+    kept->state = goes_with_cache(opts) ? ft_content_state(opts->path) : 0;
+    kept->content = kept->state ? ft_content_recall(opts->cache->folder, kept->state) : 0;
+    return kept->content ? load_if_there(kept, make_key(opts, kept->content)) : NULL;
 }
 
 /* ---- making ---- */
@@ -193,22 +152,46 @@ static ft_status make(const ft_model_opts *opts, const char *path, uint64_t key,
     return st;
 }
 
-ft_model *ft_kept_make(const ft_model_opts *opts, uint64_t key, const ft_opened *opened)
+/* Reads the files. 0: that failed, or is no use, as nothing can be kept. */
+static uint64_t find_content(const ft_model_opts *opts, const ft_gguf *gguf, ft_error *err)
 {
+    const char *folder = opts->cache->folder;
+    uint64_t content = 0;
+    if (access(folder, W_OK) != 0)
+        ft_error_set(err, FT_IO, "%s: %s", folder, strerror(errno));
+    else if (ft_content_hash(gguf, &opts->progress, err, &content) == FT_OK)
+        ft_content_remember(folder, ft_content_state_of(gguf), content);
+    return content;
+}
+
+static ft_model *make_and_load(const ft_kept *kept, uint64_t key, const ft_opened *opened,
+                               ft_error *err)
+{
+    char *path = ft_pack_cache_path(kept->opts->cache, key);
     ft_model *model = NULL;
+    ft_status st = path ? make(kept->opts, path, key, opened, err)
+                        : ft_error_set(err, FT_NOMEM, "out of memory");
+    if (st == FT_OK && load_packed(kept, key, path, err, &model) != FT_OK)
+        model = NULL;
+    free(path);
+    return model;
+}
+
+ft_model *ft_kept_make(const ft_kept *kept, const ft_opened *opened)
+{
+    const ft_model_opts *opts = kept->opts;
     ft_error err = {0};
-    /* A file that was replaced since the key was made is kept by the next start. */
-    if (opened->planned->info.packed_file || !packs_any(&opened->planned->plan) ||
-        key_of_opened(opts, opened->gguf) != key)
+    if (!goes_with_cache(opts) || opened->planned->info.packed_file ||
+        !packs_any(&opened->planned->plan))
         return NULL;
-    char *path = ft_pack_cache_path(opts->cache, key);
-    ft_status st =
-        path ? make(opts, path, key, opened, &err) : ft_error_set(&err, FT_NOMEM, "out of memory");
-    if (st == FT_OK)
-        st = load_packed(opts, &(packed_file){path, key, opened->load}, &err, &model);
-    if (st != FT_OK)
+    const bool known = kept->content && ft_content_state_of(opened->gguf) == kept->state;
+    const uint64_t content = known ? kept->content : find_content(opts, opened->gguf, &err),
+                   key = content ? make_key(opts, content) : 0;
+    ft_model *model = key && !known ? load_if_there(kept, key) : NULL;
+    if (key && !model)
+        model = make_and_load(kept, key, opened, &err);
+    if (!model)
         FT_LOGW("model", "packed weights are not kept: each start packs them why=\"%s\"",
                 err.message);
-    free(path);
     return model;
 }

@@ -428,14 +428,13 @@ ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out
     *out = NULL;
     if (opts->vocab)
         *opts->vocab = NULL;
-    const uint64_t key = ft_kept_key(opts);
-    ft_status st = FT_OK;
-    *out = key ? ft_kept_load(opts, key, ft_model_load) : NULL;
+    ft_kept kept = {.opts = opts, .load = ft_model_load};
+    *out = ft_kept_load(&kept);
     if (*out)
         return FT_OK;
-    st = open_and_plan(&l);
-    if (st == FT_OK && key)
-        *out = ft_kept_make(opts, key, &(ft_opened){&l.gguf, &l.src, l.model, ft_model_load});
+    ft_status st = open_and_plan(&l);
+    if (st == FT_OK)
+        *out = ft_kept_make(&kept, &(ft_opened){&l.gguf, &l.src, l.model});
     if (st == FT_OK && !*out) {
         st = fill(&l);
         *out = l.model;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A folder of packed files (packed_file.h) that loading makes by itself, so that a later start need
- * not pack. A file's name follows from the model and from what is packed how. Several processes may
- * use a folder at once: a file appears complete, and one that is deleted stays for who has mapped
- * it. For the model room only, but for the struct. */
+ * not pack. A file's name follows from the model's content and from what is packed how. Several
+ * processes may use a folder at once: a file appears complete, and one that is deleted stays for
+ * who has mapped it. For the model room only, but for the struct. */
 #ifndef FT_MODEL_PACK_CACHE_H
 #define FT_MODEL_PACK_CACHE_H
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights that are kept (model_kept, model_mapped, pack_cache, file_map): the first load
-// makes a file, later ones use it and give the same weights; a damaged one is made anew; what
+// Packed weights that are kept (model_kept, content, model_mapped, pack_cache, file_map): the first
+// load makes a file, later ones use it and give the same weights, also for a file that was renamed
+// or copied; a damaged one is made anew; what
 // cannot be kept costs a line of the log; the folder is bounded; processes that start at once do
 // not disturb each other.
 #include "model/pack_cache.h"
@@ -23,6 +24,7 @@
 
 #include <cmocka.h>
 
+#include "model/content.h"
 #include "model/file_map.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -49,15 +51,15 @@ static void make_place(place *p, const tiny_gguf_opts *opts)
     p->cache = (ft_pack_cache){p->folder, 1 << 30};
 }
 
-/* Calls `each` for each file of the folder; returns how many there are. */
-static size_t for_files(const char *folder, void (*each)(const char *path))
+/* Calls `each` for each file of the folder whose name has `end`; returns how many there are. */
+static size_t for_all(const char *folder, const char *end, void (*each)(const char *path))
 {
     char path[400];
     size_t n = 0;
     DIR *dir = opendir(folder);
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));) {
-        if (e->d_name[0] == '.')
+        if (e->d_name[0] == '.' || !strstr(e->d_name, end))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         if (each)
@@ -68,6 +70,12 @@ static size_t for_files(const char *folder, void (*each)(const char *path))
     return n;
 }
 
+/* The packed ones. */
+static size_t for_files(const char *folder, void (*each)(const char *path))
+{
+    return for_all(folder, ".gguf", each);
+}
+
 static void delete_file(const char *path)
 {
     assert_int_equal(unlink(path), 0);
@@ -75,7 +83,7 @@ static void delete_file(const char *path)
 
 static void remove_place(place *p)
 {
-    for_files(p->folder, delete_file);
+    for_all(p->folder, "", delete_file);
     assert_int_equal(rmdir(p->folder), 0);
     unlink(p->model);
     free(p->model);
@@ -381,19 +389,125 @@ static void test_others(void **state)
     remove_place(&p);
 }
 
-/* The same name, the same fingerprint, another time: a value may have changed that the fingerprint
- * does not cover. */
+/* ---- which file it belongs to ---- */
+
+/* The bytes of one file in another one. */
+static void copy(const char *from, const char *to)
+{
+    char piece[4096];
+    size_t n;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_true(in && out);
+    while ((n = fread(piece, 1, sizeof piece, in)) > 0)
+        assert_int_equal(fwrite(piece, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* A file of the same content finds what is kept, also if it is touched, renamed or copied. */
+static void test_same_content(void **state)
+{
+    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct stat made, found;
+    place p;
+    (void)state;
+    make_place(&p, &tiny);
+    load_the_same(&p);
+    assert_int_equal(stat(only_file(&p), &made), 0);
+    char *first = p.model, *renamed = tiny_temp_path(), *copied = tiny_temp_path();
+    for (int i = 0; i < 3; i++) {
+        if (i == 0)
+            assert_int_equal(utimensat(AT_FDCWD, first, times, 0), 0);
+        else if (i == 1)
+            assert_int_equal(rename(first, p.model = renamed), 0);
+        else
+            copy(renamed, p.model = copied);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(lines_of(&p, "why="), 0);
+        assert_int_equal(stat(only_file(&p), &found), 0);
+        assert_int_equal(made.st_ino, found.st_ino);
+    }
+    unlink(renamed);
+    free(renamed);
+    free(first);
+    remove_place(&p);
+}
+
+/* One that was changed does not, even if its fingerprint is the same: that covers a part of the
+ * values alone. */
 static void test_changed_model(void **state)
 {
     place p;
     (void)state;
     make_place(&p, &tiny);
+    ft_model *before = load(p.model, NULL);
+    const uint64_t fingerprint = ft_model_fingerprint(before);
     load_the_same(&p);
-    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    assert_int_equal(utimensat(AT_FDCWD, p.model, times, 0), 0);
+    change(p.model);
+    ft_model *after = load(p.model, NULL);
+    assert_true(ft_model_fingerprint(after) == fingerprint);
     load_the_same(&p);
     assert_int_equal(for_files(p.folder, NULL), 2);
+    ft_model_destroy(before);
+    ft_model_destroy(after);
     remove_place(&p);
+}
+
+static char record[400];
+static void note_record(const char *path)
+{
+    snprintf(record, sizeof record, "%s", path);
+}
+
+/* What is remembered of a file is used: it is not read again. What is wrong is no harm. */
+static void test_remembered(void **state)
+{
+    place p, other;
+    (void)state;
+    make_place(&p, &tiny);
+    make_place(&other, &(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .tied = true, .seed = 4});
+    load_the_same(&p);
+    const uint64_t of = ft_content_state(p.model), others = ft_content_state(other.model);
+    load_the_same(&other);
+    snprintf(record, sizeof record, "%s%s", p.folder, strrchr(only_file(&other), '/'));
+    copy(only, record);
+    ft_content_remember(p.folder, of, ft_content_recall(other.folder, others));
+    ft_model *model = load(p.model, &p.cache), *wrong = load(other.model, NULL);
+    assert_true(same_bytes(ft_model_weights(model)->output, ft_model_weights(wrong)->output));
+    ft_model_destroy(model);
+    ft_model_destroy(wrong);
+    assert_int_equal(for_all(p.folder, "content", note_record), 1);
+    cut(record);
+    assert_int_equal(ft_content_recall(p.folder, of), 0);
+    load_the_same(&p);
+    assert_int_not_equal(ft_content_recall(p.folder, of), 0);
+    assert_int_equal(for_files(p.folder, NULL), 2); /* its own one was there */
+    remove_place(&p);
+    remove_place(&other);
+}
+
+/* The hash is of all bytes, and the state of the file is another one after a change. */
+static void test_content(void **state)
+{
+    ft_error err = {0};
+    ft_gguf gguf;
+    uint64_t content[3];
+    (void)state;
+    char *path = tiny_gguf_temp(&tiny);
+    const uint64_t before = ft_content_state(path);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ft_gguf_open(path, &err, &gguf), FT_OK);
+        assert_true(ft_content_state_of(&gguf) == ft_content_state(path));
+        assert_int_equal(ft_content_hash(&gguf, NULL, &err, &content[i]), FT_OK);
+        ft_gguf_close(&gguf);
+        if (i < 2)
+            change(path); /* and back */
+    }
+    assert_true(content[0] != content[1] && content[0] == content[2]);
+    assert_true(ft_content_state(path) != before);
+    unlink(path);
+    assert_int_equal(ft_content_state(path), 0);
+    free(path);
 }
 
 /* ---- the folder ---- */
@@ -540,13 +654,15 @@ static void test_map(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),       cmocka_unit_test(test_vocab),
-        cmocka_unit_test(test_vocab_like), cmocka_unit_test(test_used),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_not_kept),   cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_others),     cmocka_unit_test(test_changed_model),
-        cmocka_unit_test(test_room),       cmocka_unit_test(test_least_used),
-        cmocka_unit_test(test_at_once),    cmocka_unit_test(test_map),
+        cmocka_unit_test(test_same),         cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_vocab_like),   cmocka_unit_test(test_used),
+        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_not_kept),     cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_others),       cmocka_unit_test(test_changed_model),
+        cmocka_unit_test(test_same_content), cmocka_unit_test(test_remembered),
+        cmocka_unit_test(test_content),      cmocka_unit_test(test_room),
+        cmocka_unit_test(test_least_used),   cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_map),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,17 @@ static size_t load_kept(const world *w, const ft_pack_cache *cache)
     return n;
 }
 
+static void flip_last_byte(const char *path)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    const int byte = getc(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    assert_true(putc(byte ^ 1, file) != EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* Packed weights are kept of all parts: when the last one has changed, they are packed again. */
 static void test_kept(void **state)
 {
@@ -167,8 +178,9 @@ static void test_kept(void **state)
     const ft_pack_cache cache = {folder, 1 << 30};
     assert_int_equal(load_kept(w, &cache), 1);
     assert_int_equal(load_kept(w, &cache), 1);
-    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    assert_int_equal(utimensat(AT_FDCWD, w->part[PARTS - 1], times, 0), 0);
+    flip_last_byte(w->part[PARTS - 1]);
+    assert_int_equal(load_kept(w, &cache), 2);
+    flip_last_byte(w->part[PARTS - 1]); /* as it was */
     assert_int_equal(load_kept(w, &cache), 2);
 }
 
