@@ -45,6 +45,11 @@ bool ft_client_same(const ft_client_id *a, const ft_client_id *b)
     return compare(a, b) == 0;
 }
 
+const char *ft_client_name(const ft_client_id *client)
+{
+    return !client ? "" : client->tenant[0] ? client->tenant : client->address;
+}
+
 /* Where the client's entry is, or would be. */
 static size_t place_of(const ft_quota *quota, const ft_client_id *client)
 {

@@ -28,6 +28,9 @@ typedef struct ft_client_id {
 
 /* Whether both are the same client. */
 bool ft_client_same(const ft_client_id *a, const ft_client_id *b);
+/* Under which it has things of its own: the name of its key, or without one the address; "": this
+ * process itself, also for NULL. Borrowed. */
+const char *ft_client_name(const ft_client_id *client);
 
 typedef struct ft_quota_entry {
     ft_client_id client;

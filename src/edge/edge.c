@@ -249,6 +249,17 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
     return status;
 }
 
+/* The server's, if it is in this process. */
+static void find_grammars(ft_edge *edge)
+{
+    const ft_grammars_opts own = {.tokens = ft_constrained_tokens(edge->how.vocab)};
+    ft_error why = {0};
+    edge->grammars = edge->how.source.grammars;
+    if (!edge->grammars && ft_constrain_available() &&
+        ft_grammars_create(&own, &why, &edge->grammars) != FT_OK)
+        FT_LOGW("edge", "drafts will not know constraints: %s", why.message);
+}
+
 ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
 {
     ft_edge *edge = calloc(1, sizeof *edge);
@@ -280,11 +291,8 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     }
     if (status == FT_OK)
         status = ft_rule_auto_empty_bytes(err, &edge->empty_bytes);
-    const ft_grammars_opts grammars = {.tokens = ft_constrained_tokens(opts->vocab)};
-    ft_error why = {0};
-    if (status == FT_OK && opts->draft.budget > 0 && ft_constrain_available() &&
-        ft_grammars_create(&grammars, &why, &edge->grammars) != FT_OK)
-        FT_LOGW("edge", "drafts will not know constraints: %s", why.message);
+    if (status == FT_OK && opts->draft.budget > 0)
+        find_grammars(edge);
     if (status != FT_OK) {
         ft_edge_destroy(edge);
         return status;
@@ -300,7 +308,8 @@ void ft_edge_destroy(ft_edge *edge)
         return;
     if (edge->learns && edge->how.automatic)
         ft_edge_kept_save(edge);
-    ft_grammars_destroy(edge->grammars);
+    if (edge->grammars != edge->how.source.grammars)
+        ft_grammars_destroy(edge->grammars);
     ft_engine_destroy(edge->drafts.engine);
     ft_rule_work_destroy(edge->drafts.work);
     ft_engine_lock_deinit(&edge->drafts.lock);
@@ -328,14 +337,20 @@ ft_trace *ft_edge_trace(const ft_edge *edge)
     return edge->how.trace;
 }
 
-ft_status ft_edge_compile(ft_edge *edge, const ft_constraint *constraint, const char *key_name,
-                          int64_t wait_us, ft_error *err)
+ft_status ft_edge_grammar(ft_edge *edge, const ft_constraint *constraint,
+                          const ft_client_id *client, int64_t wait_us, ft_error *err,
+                          ft_grammar **out)
+{
+    return ft_grammars_wait(edge->grammars, constraint, ft_client_name(client), wait_us, err, out);
+}
+
+ft_status ft_edge_compile(ft_edge *edge, const ft_constraint *constraint,
+                          const ft_client_id *client, int64_t wait_us, ft_error *err)
 {
     ft_grammar *grammar = NULL;
     if (constraint->kind == FT_CONSTRAINT_NONE || !edge->grammars)
         return FT_OK;
-    const ft_status status =
-        ft_grammars_wait(edge->grammars, constraint, key_name, wait_us, err, &grammar);
+    const ft_status status = ft_edge_grammar(edge, constraint, client, wait_us, err, &grammar);
     const bool there = grammar != NULL;
     ft_grammar_unref(grammar);
     return status != FT_OK || there

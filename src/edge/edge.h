@@ -139,10 +139,11 @@ void ft_edge_draft_stats(ft_edge *edge, ft_engine_stats *out);
 /* The trace store it was given, or NULL. */
 ft_trace *ft_edge_trace(const ft_edge *edge);
 /* Has the constraint compiled for drafts, so that the first text of this key need not wait for it;
- * waits for at most wait_us. Nothing happens where drafts do not know constraints. key_name: as in
+ * waits for at most wait_us. Nothing happens where drafts do not know constraints. client: as in
  * ft_gen_request. FT_TIMEOUT; errors of ft_grammars_wait. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_compile(ft_edge *edge, const ft_constraint *constraint,
-                                         const char *key_name, int64_t wait_us, ft_error *err);
+                                         const ft_client_id *client, int64_t wait_us,
+                                         ft_error *err);
 /* FT_OK if a verifier answers. It is asked at most every two seconds. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
 
@@ -168,8 +169,9 @@ typedef struct ft_gen_request {
     /* A number that texts have in common if they begin in the same way; a proxy brings them to one
      * server by it. 0: made of the whole prompt. */
     uint64_t prefix;
-    /* For links within one process: the name of the session's key; NULL: no key. */
-    const char *key_name;
+    /* For whom this process asks: counts what its constraints take, and in one process with the
+     * server names its key. Borrowed; NULL: for itself. */
+    const ft_client_id *client;
     ft_progress progress; /* of prefill, in tokens */
 } ft_gen_request;
 

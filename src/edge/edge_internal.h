@@ -63,7 +63,8 @@ struct ft_edge {
     ft_servers servers;
     ft_msg_info info; /* as of creation, of server `met` */
     uint32_t met;
-    ft_grammars *grammars; /* for drafts under a constraint; NULL: they do not know it */
+    ft_grammars *grammars; /* for drafts under a constraint, or how.source's; NULL: they do not
+                              know it */
     uint64_t empty_bytes;  /* of a Draft's message without nodes */
 
     pthread_mutex_t mutex; /* guards what follows */
@@ -84,6 +85,11 @@ struct ft_edge {
         ft_error answer;
     } health;
 };
+
+/* ft_grammars_wait of the edge's grammars. client: as in ft_gen_request. */
+FT_WARN_UNUSED ft_status ft_edge_grammar(struct ft_edge *edge, const ft_constraint *constraint,
+                                         const ft_client_id *client, int64_t wait_us, ft_error *err,
+                                         ft_grammar **out);
 
 /* A generation begins: chooses its rule. FT_EXHAUSTED: too many are running. */
 FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, const ft_gen_request *request,

@@ -105,7 +105,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     const ft_gen_request *r = gen->request;
     ft_stream_opts stream = {.servers = &edge->servers,
                              .clock = edge->how.clock,
-                             .key_name = r->key_name,
+                             .client = r->client,
                              .prefix = prefix_of(r),
                              .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
                              .fallback_us = 1000 * (int64_t)edge->how.fallback_ms,
@@ -173,14 +173,14 @@ static ft_lookup_opts lookups_of(const ft_gen *gen)
 static ft_forced_opts forced_of(const ft_gen *gen)
 {
     ft_edge *edge = gen->edge;
-    const char *tenant = gen->request->key_name;
+    const char *tenant = ft_client_name(gen->request->client);
     const uint32_t context = edge->info.limits.max_context;
     if (!gen->sampling.matcher || edge->how.no_forced)
         return (ft_forced_opts){0};
     return (ft_forced_opts){.vocab = edge->how.vocab,
                             .sampling = &gen->sampling,
                             .seen = &edge->drafts.spellings,
-                            .tenant = tenant ? ft_fnv64(FT_FNV64_INIT, tenant, strlen(tenant)) : 0,
+                            .tenant = *tenant ? ft_fnv64(FT_FNV64_INIT, tenant, strlen(tenant)) : 0,
                             .n_ctx = context ? context : UINT32_MAX};
 }
 
@@ -265,7 +265,7 @@ static void look_for_grammar(ft_gen *gen, int64_t wait_us)
     ft_grammar *grammar = NULL;
     ft_error err = {0};
     ft_status status =
-        ft_grammars_wait(gen->edge->grammars, &r->constraint, r->key_name, wait_us, &err, &grammar);
+        ft_edge_grammar(gen->edge, &r->constraint, r->client, wait_us, &err, &grammar);
     if (grammar)
         status = ft_matcher_begin(gen->sampling.matcher, grammar, &err);
     if (status != FT_OK)

@@ -7,6 +7,8 @@
 #ifndef FT_EDGE_LINK_H
 #define FT_EDGE_LINK_H
 
+#include "base/quota.h"
+#include "constrain/grammars.h"
 #include "wire/client.h"
 
 typedef struct ft_link ft_link;
@@ -20,9 +22,9 @@ typedef struct ft_link_vtable {
     void (*bytes)(ft_link *link, uint64_t *sent, uint64_t *received);
     void (*cancel)(ft_link *link);
     void (*destroy)(ft_link *link);
-    /* Before Open: sets the session's key by its name (wire/keys.h), copied. NULL in the table: all
-     * sessions of such links have the same credential. */
-    void (*use_key)(ft_link *link, const char *key_name);
+    /* Before Open: for whom the session is; copied. Its tenant names the session's key
+     * (wire/keys.h). NULL in the table: all sessions of such links have the same credential. */
+    void (*use_client)(ft_link *link, const ft_client_id *client);
     /* Before Open: texts with the same number begin in the same way (ft_call_set_prefix). NULL in
      * the table: there is only one server. */
     void (*use_prefix)(ft_link *link, uint64_t prefix);
@@ -48,6 +50,9 @@ typedef struct ft_link_source {
     const char *name; /* of the server, in logs; borrowed; NULL: it has none */
     /* The server is in this process: it cannot be lost, and is waited for without a deadline. */
     bool in_process;
+    /* Its compiled constraints, if it is in this process, so that each is compiled once. Borrowed;
+     * whoever makes links uses them; NULL: not to be had. */
+    ft_grammars *grammars;
 } ft_link_source;
 
 /* Links over gRPC, named by the client's address. The client is borrowed and outlives every

@@ -248,7 +248,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                               .no_server_drafts = q->no_speculation,
                               .slo_tokens_per_s = q->slo_tokens_per_s,
                               .prefix = prefix,
-                              .key_name = q->key_name};
+                              .client = q->client};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
         return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");
     pthread_mutex_lock(&o->mutex);

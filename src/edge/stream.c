@@ -202,8 +202,8 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
     ft_status status = servers->source[s->at].open(servers->source[s->at].ctx, err, &s->link);
     if (status != FT_OK)
         return status;
-    if (s->how.key_name && s->link->vt->use_key)
-        s->link->vt->use_key(s->link, s->how.key_name);
+    if (s->how.client && s->link->vt->use_client)
+        s->link->vt->use_client(s->link, s->how.client);
     if (s->link->vt->use_prefix)
         s->link->vt->use_prefix(s->link, s->how.prefix);
     fill(s, open);

@@ -62,8 +62,8 @@ ft_stream_state ft_stream_next(ft_stream_state state, ft_stream_event event);
 typedef struct ft_stream_opts {
     ft_servers *servers; /* borrowed */
     ft_clock clock;
-    const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
-    int64_t reconnect_us; /* for how long lost verifiers are tried again */
+    const ft_client_id *client; /* for ft_link_vtable.use_client; borrowed; NULL: nobody else */
+    int64_t reconnect_us;       /* for how long lost verifiers are tried again */
     int64_t fallback_us;  /* for how long before the fallback target is taken, if there is one */
     uint64_t prefix;      /* for ft_link_vtable.use_prefix */
     ft_session_id nonce;  /* of each Open of this text */

@@ -229,7 +229,7 @@ static ft_status start(ft_http_exchange *x)
                              .chat = x->route->chat,
                              .dialect = x->route->dialect,
                              .model = x->model,
-                             .key_name = x->key_name[0] ? x->key_name : NULL,
+                             .client = &x->client,
                              .parts = x->http->reasoning == FT_HTTP_REASONING_AUTO &&
                                       ft_http_think_marked(x->model.chat_template),
                              .reasoning_apart = x->http->reasoning == FT_HTTP_REASONING_AUTO,

@@ -257,7 +257,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
         free(g);
         return status;
     }
-    g->parsed.request.key_name = ask->key_name;
+    g->parsed.request.client = ask->client;
     g->parsed.request.conversation.reasoning_apart = ask->reasoning_apart;
     g->keep_alive_ms = (int)ask->keep_alive_ms;
     g->comment = "";

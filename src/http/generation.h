@@ -32,10 +32,10 @@ typedef struct ft_http_ask {
     bool chat;
     const ft_http_dialect *dialect; /* NULL: none, the body is as `chat` says */
     ft_http_model model;
-    bool parts;             /* ft_http_answer_init */
-    bool reasoning_apart;   /* ft_chat */
-    const char *key_name;   /* borrowed as long as the generation; may be NULL */
-    uint32_t keep_alive_ms; /* of silence in a stream, until it says a comment */
+    bool parts;                 /* ft_http_answer_init */
+    bool reasoning_apart;       /* ft_chat */
+    const ft_client_id *client; /* borrowed as long as the generation; may be NULL */
+    uint32_t keep_alive_ms;     /* of silence in a stream, until it says a comment */
 } ft_http_ask;
 
 /* Parses the request and starts. The backend is borrowed and must outlive the generation. A failure

@@ -25,6 +25,7 @@
 #include "base/chat.h"
 #include "base/penalties.h"
 #include "base/sink.h"
+#include "base/quota.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -49,10 +50,10 @@ typedef struct ft_http_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
-    const char *prediction; /* what the answer may look like; NULL: not given */
-    float slo_tokens_per_s; /* extension: the token speed to ask for; 0: the backend's */
-    bool no_speculation;    /* extension: nobody drafts for this text */
-    const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
+    const char *prediction;     /* what the answer may look like; NULL: not given */
+    float slo_tokens_per_s;     /* extension: the token speed to ask for; 0: the backend's */
+    bool no_speculation;        /* extension: nobody drafts for this text */
+    const ft_client_id *client; /* who asks; borrowed; NULL: this process itself */
 } ft_http_request;
 
 typedef struct ft_http_result {

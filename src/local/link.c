@@ -28,9 +28,9 @@ typedef struct item {
 typedef struct local_link {
     ft_link link;
     ft_verifier *verifier;
-    ft_vsession *session;            /* NULL before Open */
-    bool opened, closed;             /* was sent */
-    char key_name[FT_KEY_NAME_SIZE]; /* "": no key */
+    ft_vsession *session; /* NULL before Open */
+    bool opened, closed;  /* was sent */
+    ft_client_id asks;    /* for whom it is opened; tenant: names the key, "": no key */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool gone, cancelled;
@@ -92,16 +92,17 @@ static void on_gone(void *ctx, ft_status code, const char *message, uint32_t ret
 
 static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err)
 {
-    const ft_vclient client = {.ctx = l, .on_message = on_message, .on_gone = on_gone};
+    const ft_vclient client = {
+        .asks = l->asks, .ctx = l, .on_message = on_message, .on_gone = on_gone};
     if (l->opened)
         return ft_error_set(err, FT_INVALID, "local: a link opens one session only");
     l->opened = true;
-    if (l->key_name[0]) {
+    if (l->asks.tenant[0]) {
         ft_key key;
         char credential[FT_KEY_CREDENTIAL_SIZE];
-        if (!ft_keyring_named(ft_verifier_keys(l->verifier), l->key_name, &key))
+        if (!ft_keyring_named(ft_verifier_keys(l->verifier), l->asks.tenant, &key))
             return ft_error_set(err, FT_UNAUTHENTICATED, "local: key '%s' was removed",
-                                l->key_name);
+                                l->asks.tenant);
         ft_key_credential(&key, credential);
         l->session = ft_verifier_open(l->verifier, open, credential, &key, &client);
     } else {
@@ -110,10 +111,9 @@ static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err
     return l->session ? FT_OK : ft_error_set(err, FT_NOMEM, "local: the verifier is out of memory");
 }
 
-static void local_use_key(ft_link *link, const char *key_name)
+static void local_use_client(ft_link *link, const ft_client_id *client)
 {
-    local_link *l = (local_link *)link;
-    snprintf(l->key_name, sizeof l->key_name, "%s", key_name);
+    ((local_link *)link)->asks = *client;
 }
 
 /* After the session's end a call does nothing; errors show in recv, as on the wire. */
@@ -218,7 +218,7 @@ static const ft_link_vtable local_vtable = {
     .bytes = local_bytes,
     .cancel = local_cancel,
     .destroy = local_destroy,
-    .use_key = local_use_key,
+    .use_client = local_use_client,
 };
 
 static ft_status local_open(void *ctx, ft_error *err, ft_link **out)
@@ -244,6 +244,9 @@ static ft_status local_info(void *ctx, ft_error *err, ft_msg_info *out)
 
 ft_link_source ft_local_link_source(ft_verifier *verifier)
 {
-    return (ft_link_source){
-        .ctx = verifier, .open = local_open, .info = local_info, .in_process = true};
+    return (ft_link_source){.ctx = verifier,
+                            .open = local_open,
+                            .info = local_info,
+                            .in_process = true,
+                            .grammars = ft_verifier_grammars(verifier)};
 }

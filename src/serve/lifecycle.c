@@ -368,8 +368,8 @@ static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error 
         return ft_error_set(err, FT_INVALID, "serve: a constraint needs rule %s",
                             ft_rule_exact.name);
     ft_handle_wait(h); /* first: it may be compiled before ft_grammars_get returns */
-    ft_status status =
-        ft_grammars_get(v->grammars, &o->constraint, opening->credential, err, &grammar);
+    const char *tenant = ft_client_name(&h->client.asks);
+    ft_status status = ft_grammars_get(v->grammars, &o->constraint, tenant, err, &grammar);
     if (status == FT_EXHAUSTED)
         return err->code = FT_ABORTED;
     if (status != FT_OK)

@@ -95,8 +95,11 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
         return;
     }
     connection *c = calloc(1, sizeof *c);
-    const ft_vclient client = {
-        .id = *ft_stream_client(stream), .ctx = c, .on_message = on_answer, .on_gone = on_gone};
+    const ft_vclient client = {.id = *ft_stream_client(stream),
+                               .asks = *ft_stream_client(stream),
+                               .ctx = c,
+                               .on_message = on_answer,
+                               .on_gone = on_gone};
     ft_stream_ref(stream);
     if (c) {
         c->stream = stream;

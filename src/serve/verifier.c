@@ -81,6 +81,11 @@ int64_t ft_verifier_pass_us(const ft_verifier *verifier)
     return verifier->warm_pass_us;
 }
 
+ft_grammars *ft_verifier_grammars(ft_verifier *verifier)
+{
+    return verifier->grammars;
+}
+
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
 {
     ft_verifier_stats stats;

@@ -23,6 +23,7 @@
 #ifndef FT_SERVE_VERIFIER_H
 #define FT_SERVE_VERIFIER_H
 
+#include "constrain/grammars.h"
 #include "serve/keys.h"
 #include "serve/opts.h"
 #include "serve/stats.h"
@@ -63,6 +64,10 @@ void ft_verifier_tick(ft_verifier *verifier);
 /* The time of the pass of one row by which the engine was warmed up, reading of weights included;
  * 0: there was none. May be called from any thread. */
 int64_t ft_verifier_pass_us(const ft_verifier *verifier);
+
+/* Its compiled constraints; borrowed; NULL: it takes none. A text's tenant is ft_client_name of
+ * ft_vclient.asks. Any thread. */
+ft_grammars *ft_verifier_grammars(ft_verifier *verifier);
 
 /* Writes the answer to Info. May be called from any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);

@@ -14,7 +14,8 @@ typedef struct ft_vsession ft_vsession;
 
 /* Who the client is, and its callbacks. */
 typedef struct ft_vclient {
-    ft_client_id id; /* counts its sessions; all zeros: this process itself, which has no share */
+    ft_client_id id;   /* counts its sessions; all zeros: this process itself, which has no share */
+    ft_client_id asks; /* for whom it asks: counts what its constraints take */
     void *ctx;
     /* Opened, or a verdict. The message is borrowed during the call. */
     void (*on_message)(void *ctx, const ft_server_msg *msg);

@@ -88,6 +88,7 @@ static void on_told(void *ctx, const ft_told *told)
 typedef struct way {
     ft_draft_by by;
     bool model, no_forced, automatic, proactive;
+    bool far; /* it compiles constraints itself, as where the server is elsewhere */
     ft_draft_params params;
 } way;
 
@@ -95,21 +96,26 @@ static ft_edge *make_edge(const way *how)
 {
     ft_error err = {0};
     ft_edge *edge = NULL;
-    const ft_edge_opts opts = {.vocab = vocab,
-                               .draft_model = how->model ? draft : NULL,
-                               .draft_by = how->by,
-                               .no_forced = how->no_forced,
-                               .source = ft_local_link_source(verifier),
-                               .draft = how->params,
-                               .automatic = how->automatic,
-                               .proactive = how->proactive,
-                               .early = how->proactive,
-                               .clock = ft_clock_monotonic(),
-                               .n_threads = 1};
+    ft_edge_opts opts = {.vocab = vocab,
+                         .draft_model = how->model ? draft : NULL,
+                         .draft_by = how->by,
+                         .no_forced = how->no_forced,
+                         .source = ft_local_link_source(verifier),
+                         .draft = how->params,
+                         .automatic = how->automatic,
+                         .proactive = how->proactive,
+                         .early = how->proactive,
+                         .clock = ft_clock_monotonic(),
+                         .n_threads = 1};
+    if (how->far)
+        opts.source.grammars = NULL;
     if (ft_edge_create(&opts, &err, &edge) != FT_OK)
         fail_msg("%s", err.message);
     return edge;
 }
+
+/* For whom a text is; NULL: this process. */
+static const ft_client_id *asks;
 
 static void generate(ft_edge *edge, const ft_sampling *sampling, bool no_speculation, text *out)
 {
@@ -122,6 +128,7 @@ static void generate(ft_edge *edge, const ft_sampling *sampling, bool no_specula
                               .sampling = *sampling,
                               .constraint = {FT_CONSTRAINT_REGEX, pattern, strlen(pattern)},
                               .no_speculation = no_speculation,
+                              .client = asks,
                               .max_tokens = ANSWER};
     const ft_gen_sink sink = {.ctx = out, .on_text = on_text, .on_told = on_told};
     request.sampling.answer_at = PROMPT;
@@ -272,12 +279,12 @@ static void test_late(void **state)
 {
     const ft_draft_params tree = ft_draft_params_tree(32, 3, 4);
     const way ways[] = {
-        {.params = tree},
-        {.params = tree, .automatic = true},
-        {.by = FT_DRAFT_BY_LOOKUP, .params = tree},
-        {.model = true, .params = tree},
-        {.model = true, .params = tree, .automatic = true, .proactive = true},
-        {.model = true, .no_forced = true, .params = tree},
+        {.far = true, .params = tree},
+        {.far = true, .params = tree, .automatic = true},
+        {.far = true, .by = FT_DRAFT_BY_LOOKUP, .params = tree},
+        {.far = true, .model = true, .params = tree},
+        {.far = true, .model = true, .params = tree, .automatic = true, .proactive = true},
+        {.far = true, .model = true, .no_forced = true, .params = tree},
     };
     const ft_sampling samplings[] = {warm(0, 0), warm(1, 3)};
     if (!ft_constrain_available())
@@ -312,7 +319,7 @@ static void test_compiled_before(void **state)
     text got;
     if (!ft_constrain_available())
         skip();
-    ft_edge *edge = make_edge(&(way){.params = ft_draft_params_tree(32, 3, 4)});
+    ft_edge *edge = make_edge(&(way){.far = true, .params = ft_draft_params_tree(32, 3, 4)});
     hold_workers(edge);
     assert_int_equal(ft_edge_compile(edge, &constraint, NULL, 1, &err), FT_TIMEOUT);
     release();
@@ -322,13 +329,38 @@ static void test_compiled_before(void **state)
     ft_edge_destroy(edge);
 }
 
+/* Where the edge is in the server's process, a constraint is compiled once: for the client that asks,
+ * and for no other one. */
+static void test_shared(void **state)
+{
+    static const ft_client_id clients[] = {{.address = "10.0.0.1"}, {.address = "10.0.0.2"}};
+    const ft_sampling greedy = warm(0, 0);
+    ft_error err = {0};
+    ft_grammar *there[2];
+    text got;
+    if (!ft_constrain_available())
+        skip();
+    ft_edge *edge = make_edge(&(way){.params = ft_draft_params_tree(32, 3, 4)});
+    assert_ptr_equal(edge->grammars, ft_verifier_grammars(verifier));
+    asks = &clients[0];
+    generate(edge, &greedy, false, &got);
+    asks = NULL;
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(ft_grammars_get(ft_verifier_grammars(verifier), &constraint,
+                                         clients[i].address, &err, &there[i]),
+                         FT_OK);
+    assert_non_null(there[0]);
+    assert_null(there[1]);
+    ft_grammar_unref(there[0]);
+    ft_edge_destroy(edge);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_text),
-        cmocka_unit_test(test_what_it_brings),
-        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_compiled_before),
+        cmocka_unit_test(test_same_text), cmocka_unit_test(test_what_it_brings),
+        cmocka_unit_test(test_late),      cmocka_unit_test(test_compiled_before),
+        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -193,11 +193,11 @@ static void test_tenant(void **state)
     ft_verifier *v = test_verifier_start((ft_verifier_opts){.keys = ring});
     ft_link *unknown = open_link(v), *a = open_link(v), *b = open_link(v);
     const ft_msg_open open = open_msg();
-    unknown->vt->use_key(unknown, "team-b");
+    unknown->vt->use_client(unknown, &(ft_client_id){.tenant = "team-b"});
     assert_int_equal(try_open(unknown, &open, &err), FT_UNAUTHENTICATED);
     assert_non_null(strstr(err.message, "team-b"));
-    a->vt->use_key(a, "team-a");
-    b->vt->use_key(b, "team-a");
+    a->vt->use_client(a, &(ft_client_id){.tenant = "team-a"});
+    b->vt->use_client(b, &(ft_client_id){.tenant = "team-a"});
     must_open(a);
     ft_server_msg_free(must_recv(a, FT_SERVER_OPENED));
     must_open(b);

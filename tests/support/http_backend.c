@@ -204,7 +204,8 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         if (strcmp(prompt, refusals[i].word) == 0)
             return ft_error_set(err, refusals[i].status, "serve: %s", refusals[i].word);
     if (strncmp(prompt, "whose", 5) == 0) {
-        snprintf(text, sizeof text, "%s %g", q->key_name ? q->key_name : "nobody's",
+        snprintf(text, sizeof text, "%s %g",
+                 q->client && q->client->tenant[0] ? q->client->tenant : "nobody's",
                  (double)q->slo_tokens_per_s);
         return echo(b, q, sink, text, result);
     }
