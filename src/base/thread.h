@@ -6,6 +6,7 @@
 #define FT_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -21,7 +22,16 @@ void ft_thread_lower_priority(int by);
  * sched_prio_to_weight). A tenth, for who accepts connections: with less, people wait who
  * connect. */
 #define FT_THREAD_ACCEPTS 10
+/* A quarter: for compilations, templates and large requests. Texts slow down by a third, not by half,
+ * which is less than what prompts do to them. With a tenth, the thread loses the processor too long
+ * within malloc, while texts' threads wait for its lock. */
+#define FT_THREAD_LARGE 5
 /* A seventieth: for long templates of as many conversations as a stranger sends. */
 #define FT_THREAD_LAST 19
+
+/* Processor time of the calling thread so far, in us, with what it was told to add. */
+int64_t ft_thread_cpu_us(void);
+/* Adds what another thread took that worked for the calling one. */
+void ft_thread_add_cpu_us(int64_t us);
 
 #endif

@@ -4,6 +4,14 @@
 
 /* Reading and checking so many bytes costs as much as a small request that is refused. */
 #define REFUSED_BYTES ((size_t)8 << 10)
+/* So much processor time is worth one, beyond what a usual request takes, refused or not. A client
+ * gets ten refusals a second, and so half a hundredth of a processor for large ones. */
+#define REFUSED_US 500
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* all takes ten times as long */
+#define USUAL_US 50000
+#else
+#define USUAL_US 5000
+#endif
 
 /* The client's entry: its own, a new one, or the one that is least ahead. */
 static ft_throttle_entry *find(ft_throttle *throttle, const ft_client_id *client)
@@ -42,9 +50,14 @@ int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client,
     return wait_us > 0 ? wait_us : 0;
 }
 
-uint32_t ft_throttle_refusals(size_t bytes)
+uint32_t ft_throttle_of_bytes(size_t bytes)
 {
-    return 1 + (uint32_t)(bytes / REFUSED_BYTES);
+    return (uint32_t)(bytes / REFUSED_BYTES);
+}
+
+uint32_t ft_throttle_of_us(int64_t cpu_us)
+{
+    return cpu_us > USUAL_US ? (uint32_t)((cpu_us - USUAL_US) / REFUSED_US) : 0;
 }
 
 bool ft_throttle_counts(int http_status)

@@ -38,9 +38,10 @@ int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int6
 int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
                               int64_t now_us);
 
-/* The rule for refusals, over HTTP and gRPC: how many a refused request with so many bytes, of its
- * body or constraint, counts as. */
-uint32_t ft_throttle_refusals(size_t bytes);
+/* The rule for refusals, over HTTP and gRPC: how many more than one a refused request counts as, by
+ * the bytes of its body or constraint, and by the processor time that it took. */
+uint32_t ft_throttle_of_bytes(size_t bytes);
+uint32_t ft_throttle_of_us(int64_t cpu_us);
 /* Whether a refusal with this HTTP status counts: that a server is full, broken or not there is not
  * the client's fault. */
 bool ft_throttle_counts(int http_status);

@@ -6,17 +6,20 @@
 // Invariants: a RUNNING place is its worker's alone, but for its state, which `lock` guards as all
 // else. At most one place of a tenant is RUNNING, and at most TENANT_WAITS are QUEUED. Tenants have
 // turns: the second place that one queues stands behind the first one of each other tenant. A
-// compilation counts its work, and stops when that is too much (constraint.h). A grammar that
-// something still uses keeps its place, so what the places take is all there is.
+// compilation counts its work, and stops when that is too much (constraint.h). Nothing is compiled
+// for a tenant that has wasted much (budget.h). A grammar that something still uses keeps its place,
+// so what the places take is all there is.
 #include "constrain/grammars.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
+#include "constrain/budget.h"
 
 /* One hostile tenant keeps one of them. */
 #define WORKERS 2
@@ -28,7 +31,7 @@
 #define TENANT_WAITS 16
 /* Of a processor, after which a compilation is given up whatever it has counted: what may be
  * counted takes 2 s on a usual one. With half, a slow machine has no large constraints. */
-#define COMPILE_MAX_S 10
+#define COMPILE_MAX_US 10000000
 
 typedef enum place_state { FREE, QUEUED, RUNNING, READY, FAILED } place_state;
 
@@ -54,6 +57,7 @@ struct ft_grammars {
     atomic_bool stop;     /* set under the lock */
     uint64_t turns;       /* of what was asked for */
     uint64_t began;       /* the turn of the last place that began to run */
+    ft_budget budget;     /* of the tenants */
     place places[FT_GRAMMARS_MAX];
 };
 
@@ -144,32 +148,49 @@ static void make_room(ft_grammars *g, place *p)
 /* What a worker's compilation is to look at. */
 typedef struct watch {
     ft_grammars *grammars;
-    time_t until_s; /* of the thread's own clock */
+    int64_t until_us; /* of the thread's own clock */
 } watch;
-
-static time_t spent_s(void)
-{
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return t.tv_sec;
-}
 
 static bool is_over(void *ctx)
 {
     const watch *w = ctx;
-    return atomic_load(&w->grammars->stop) || spent_s() >= w->until_s;
+    return atomic_load(&w->grammars->stop) || ft_thread_cpu_us() >= w->until_us;
+}
+
+/* FT_EXHAUSTED: the tenant has wasted too much. */
+static ft_status check_budget(const ft_grammars *g, const char *tenant, ft_error *err)
+{
+    const int64_t owes_us = ft_budget_owes_us(&g->budget, tenant, ft_monotonic_us());
+    return owes_us == 0 ? FT_OK
+                        : ft_error_set(err, FT_EXHAUSTED,
+                                       "constraint: this client's last ones took too much time to "
+                                       "compile, and were refused or large: send no new one for "
+                                       "%d s",
+                                       (int)(owes_us / 1000000) + 1);
+}
+
+/* Its place is RUNNING. */
+static ft_status compile(ft_grammars *g, place *p)
+{
+    const int64_t began_us = ft_thread_cpu_us();
+    watch w = {g, began_us + COMPILE_MAX_US};
+    const ft_compile_stop stop = {is_over, &w};
+    ft_status status = check_budget(g, p->tenant, &p->error);
+    if (status != FT_OK)
+        return status;
+    pthread_mutex_unlock(&g->lock);
+    status = ft_grammar_compile(g->vocab, &p->constraint, &stop, &p->error, &p->grammar);
+    pthread_mutex_lock(&g->lock);
+    ft_budget_count(&g->budget, p->tenant, ft_thread_cpu_us() - began_us, status != FT_OK,
+                    ft_monotonic_us());
+    return status;
 }
 
 static void run(ft_grammars *g, place *p)
 {
-    watch w = {g, spent_s() + COMPILE_MAX_S};
-    const ft_compile_stop stop = {is_over, &w};
     p->state = RUNNING;
     g->began = p->turn > g->began ? p->turn : g->began;
-    pthread_mutex_unlock(&g->lock);
-    ft_status status = ft_grammar_compile(g->vocab, &p->constraint, &stop, &p->error, &p->grammar);
-    pthread_mutex_lock(&g->lock);
-    p->state = status == FT_OK ? READY : FAILED;
+    p->state = compile(g, p) == FT_OK ? READY : FAILED;
     p->turn = ++g->turns;
     make_room(g, p);
     pthread_cond_broadcast(&g->work); /* its tenant's next one may run */
@@ -183,6 +204,7 @@ static void run(ft_grammars *g, place *p)
 static void *work(void *arg)
 {
     ft_grammars *g = arg;
+    ft_thread_lower_priority(FT_THREAD_LARGE);
     pthread_mutex_lock(&g->lock);
     while (!g->stop) {
         place *p = next_of(g);
@@ -284,6 +306,8 @@ static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenan
     const size_t n_tenant = strlen(tenant) + 1;
     uint32_t n_waits;
     const uint64_t turn = next_turn(g, tenant, &n_waits);
+    if (check_budget(g, tenant, err) != FT_OK)
+        return FT_EXHAUSTED;
     place *p = n_waits < TENANT_WAITS ? free_place(g, tenant) : NULL;
     if (!p)
         return ft_error_set(err, FT_EXHAUSTED,

@@ -42,6 +42,7 @@ typedef struct ft_http_conn {
     struct ft_http_conn *next;
     int fd;
     ft_http_standing standing;
+    bool large; /* a large body came, and its thread has a lower priority; its thread's own */
     ft_client_id client;        /* for whom it is counted */
     int64_t deadline_us;        /* on the monotonic clock; FT_NO_DEADLINE: none */
     struct ft_tls_creds *creds; /* the server's; held while the connection is; NULL: no TLS */

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/chat_prefix.h"
+#include "base/thread.h"
 #include "http/dialect.h"
 #include "http/json.h"
 #include "http/page.h"
@@ -51,6 +52,7 @@ struct ft_http_exchange {
     size_t max_body_bytes;
     ft_buf body;
     uint64_t body_bytes;
+    int64_t began_cpu_us; /* of the connection's thread */
     ft_http_generation *generation;
 };
 
@@ -69,17 +71,26 @@ struct route {
 
 /* --- pages --- */
 
+/* A body of so many bytes may take over 5 ms to read, as much as a small prompt takes. With twice as
+ * much, the slowest of a hundred pieces of others' texts wait for it. */
+#define LARGE_BYTES ((size_t)16 << 10)
+/* What one refusal counts as whose constraint was not to be had: it comes after all that a text needs
+ * to begin. With a third, the slowest of a hundred pieces of others' texts wait for such requests. */
+#define CONSTRAINT_REFUSALS 10
+
 /* Who floods with requests that are refused waits for the answers, without what they needed. That
  * its constraints take too long is the client's fault, too. */
 static void be_late(ft_http_exchange *x)
 {
     if (!ft_throttle_counts(x->fail.http) && !x->fail.constraint)
         return;
+    const int64_t cpu_us = ft_thread_cpu_us() - x->began_cpu_us + x->fail.cpu_us;
+    const uint32_t n = x->fail.constraint ? CONSTRAINT_REFUSALS : 1;
     ft_buf_deinit(&x->body);
     ft_http_generation_destroy(x->generation);
     x->generation = NULL;
     ft_http_conns_refused(&x->http->conns, x->conn, &x->client,
-                          ft_throttle_refusals(x->body_bytes));
+                          n + ft_throttle_of_bytes(x->body_bytes) + ft_throttle_of_us(cpu_us));
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
 }
 
@@ -554,6 +565,7 @@ void ft_http_exchange_destroy(ft_http_exchange *x)
 
 enum MHD_Result ft_http_exchange_begin(ft_http_exchange *x)
 {
+    x->began_cpu_us = ft_thread_cpu_us();
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->request_timeout_s);
     const ft_status admitted = admit(x);
     x->defaults.close = x->conn->standing == FT_HTTP_STRANGER; /* it would stay for ever */
@@ -569,6 +581,10 @@ enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, siz
 {
     uint64_t limit = x->max_body_bytes;
     x->body_bytes += n;
+    if (x->body_bytes > LARGE_BYTES && !x->conn->large) {
+        ft_thread_lower_priority(FT_THREAD_LARGE);
+        x->conn->large = true;
+    }
     if (x->body_bytes > limit * DRAIN_LIMITS)
         return MHD_NO;
     if (x->body_bytes > limit) {

@@ -14,6 +14,7 @@ typedef struct ft_http_fail {
     int http;         /* 0: nothing is wrong */
     const char *code; /* a literal, or NULL */
     bool constraint;  /* it takes too long to compile, or too many of the client's do */
+    int64_t cpu_us;   /* that other threads than the connection's have spent on it */
     char param[64];   /* the field that is wrong; "": none */
     char message[384];
     uint32_t retry_after_s; /* with 429 and 503; 0: one second */

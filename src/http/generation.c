@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "http/answer.h"
 #include "http/dialect.h"
 #include "http/request.h"
@@ -198,6 +199,7 @@ static void *work(void *arg)
             snprintf(g->fail.param, sizeof g->fail.param, "%s", result.wrong_field);
         if (g->parsed.dialect)
             ft_http_dialect_rename(g->parsed.dialect, g->fail.param, sizeof g->fail.param);
+        g->fail.cpu_us = ft_thread_cpu_us();
         g->fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
         if (said_nothing_yet(g, SAID_FAILED))
             ft_buf_clear(&g->scratch);

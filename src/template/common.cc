@@ -10,7 +10,6 @@
 #include "template/common.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <exception>
 #include <new>
@@ -62,13 +61,6 @@ struct ft_common_parser {
 #define STACK_BYTES ((size_t)128 << 20)
 /* What is left of it for functions that look at no limit. */
 #define STACK_SPARE ((size_t)16 << 20)
-
-static int64_t spent_us()
-{
-    struct timespec t = {};
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 /* A node whose value is looked at, as the next step of its parent would take it and look at
  * nothing: a loop its items, a search for a string that string. */
@@ -204,7 +196,7 @@ class stepping
 /* The thread is this call's own, so its clock began with it. */
 static void look_at_clock()
 {
-    const int64_t spent = spent_us();
+    const int64_t spent = ft_thread_cpu_us();
     if (!running->behind && spent >= BEHIND_AFTER_US) {
         ft_thread_lower_priority(FT_THREAD_LAST);
         running->behind = true;
@@ -275,15 +267,18 @@ template <class F> struct deep_call {
     F *call;
     ft_error *err;
     ft_status status;
+    int64_t cpu_us;
 };
 
 template <class F> static void *run_deep(void *arg)
 {
     auto *d = static_cast<deep_call<F> *>(arg);
     run_limits limits;
+    ft_thread_lower_priority(FT_THREAD_LARGE);
     running = &limits;
     d->status = guarded(d->err, *d->call);
     running = nullptr;
+    d->cpu_us = ft_thread_cpu_us();
     if (d->status == FT_INVALID && limits.why)
         ft_error_set(d->err, FT_INVALID, "the model's chat template: %s", limits.why);
     return nullptr;
@@ -295,13 +290,14 @@ template <class F> static ft_status on_deep_stack(ft_error *err, F &&call) noexc
     using callable = std::remove_reference_t<F>;
     pthread_attr_t attr;
     pthread_t thread;
-    deep_call<callable> d = {&call, err, FT_NOMEM};
+    deep_call<callable> d = {&call, err, FT_NOMEM, 0};
     if (pthread_attr_init(&attr) != 0)
         return ft_error_set(err, FT_NOMEM, "chat template: out of memory");
     const bool started = pthread_attr_setstacksize(&attr, STACK_BYTES) == 0 &&
                          pthread_create(&thread, &attr, run_deep<callable>, &d) == 0;
     if (started)
         pthread_join(thread, nullptr);
+    ft_thread_add_cpu_us(d.cpu_us);
     pthread_attr_destroy(&attr);
     return started ? d.status
                    : ft_error_set(err, FT_NOMEM, "chat template: no memory for a thread");

@@ -155,7 +155,7 @@ static bool begin_now(ft_wire_server *server, ft_stream *stream)
 void ft_stream_count_refused(ft_stream *stream, ft_status why, size_t constraint_bytes)
 {
     ft_wire_server *server = stream->server;
-    const uint32_t more = ft_throttle_refusals(constraint_bytes) - 1; /* begin_now counted one */
+    const uint32_t more = ft_throttle_of_bytes(constraint_bytes); /* begin_now counted one */
     if (more == 0 || !ft_throttle_counts(ft_status_http(why)))
         return;
     pthread_mutex_lock(&server->lock);

@@ -78,10 +78,12 @@ static void test_refusals(void **state)
 {
     static const int counts[] = {400, 401, 403, 404, 409, 413}, others[] = {200, 429, 500, 503};
     (void)state;
-    assert_int_equal(ft_throttle_refusals(0), 1);
-    assert_int_equal(ft_throttle_refusals(8191), 1);
-    assert_int_equal(ft_throttle_refusals(8192), 2);
-    assert_int_equal(ft_throttle_refusals(65536), 9);
+    assert_int_equal(ft_throttle_of_bytes(0), 0);
+    assert_int_equal(ft_throttle_of_bytes(8191), 0);
+    assert_int_equal(ft_throttle_of_bytes(8192), 1);
+    assert_int_equal(ft_throttle_of_bytes(65536), 8);
+    assert_int_equal(ft_throttle_of_us(1000), 0);
+    assert_int_equal(ft_throttle_of_us(1000000) - ft_throttle_of_us(900000), 200);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         assert_true(ft_throttle_counts(counts[i]));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -202,12 +203,50 @@ static void test_queue(void **state)
     ft_grammars_destroy(g);
 }
 
+/* Refused, after some time: text number i. */
+static char *refused(int i)
+{
+    char *text = malloc(FT_CONSTRAINT_MAX_BYTES + 1);
+    size_t n = 0;
+    assert_non_null(text);
+    n += (size_t)sprintf(text, "(x%d|", i);
+    while (n < 20000)
+        n += (size_t)sprintf(text + n, "a{1,%zu}b|", 20 + n % 50);
+    strcpy(text + n, "c)");
+    return text;
+}
+
+/* Who sends constraints that are refused after much work gets no new ones compiled. What is there
+ * stays, and others do not notice. */
+static void test_waste(void **state)
+{
+    ft_grammars *g = create();
+    ft_grammar *a;
+    ft_error err = {0};
+    ft_status status = FT_INVALID;
+    assert_int_equal(get(g, "x", "one", &err, &a), FT_OK);
+    ft_grammar_unref(a);
+    for (int i = 0; status == FT_INVALID; i++) {
+        char *text = refused(i);
+        status = get(g, text, "one", &err, &a);
+        free(text);
+    }
+    assert_int_equal(status, FT_EXHAUSTED);
+    assert_non_null(strstr(err.message, "send no new one for"));
+    assert_int_equal(get(g, "y", "one", &err, &a), FT_EXHAUSTED);
+    assert_int_equal(get(g, "y", "two", &err, &a), FT_OK);
+    ft_grammar_unref(a);
+    assert_int_equal(get(g, "x", "one", &err, &a), FT_OK);
+    ft_grammar_unref(a);
+    ft_grammars_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_once_a_tenant), cmocka_unit_test(test_errors),
         cmocka_unit_test(test_places),        cmocka_unit_test(test_tenants),
-        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_queue),         cmocka_unit_test(test_waste),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
