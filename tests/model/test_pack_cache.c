@@ -29,6 +29,7 @@
 #include "model/model.h"
 #include "model/vocab.h"
 #include "support/caught_log.h"
+#include "support/change_byte.h"
 #include "support/packed_seal.h"
 #include "support/tiny_gguf.h"
 
@@ -238,13 +239,7 @@ static void test_vocab_like(void **state)
 /* Changes a byte in the middle of the last weight. */
 static void change(const char *path)
 {
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, -8192, SEEK_END), 0);
-    const int byte = getc(file);
-    assert_int_equal(fseek(file, -8192, SEEK_END), 0);
-    assert_true(putc(byte ^ 1, file) != EOF);
-    assert_int_equal(fclose(file), 0);
+    change_byte(path, 8192);
 }
 
 /* What is kept is what is used: a weight that was changed there, with a right hash, arrives. */

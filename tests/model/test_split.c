@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Split models (model/gguf_file): the parts together are the model that was split. Each way in
 // which parts may not fit is refused.
-#include <fcntl.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +19,7 @@
 #include "model/pack_file.h"
 #include "model/quantize.h"
 #include "model/vocab.h"
+#include "support/change_byte.h"
 #include "support/tiny_gguf.h"
 
 enum { PARTS = 3 };
@@ -157,17 +157,6 @@ static size_t load_kept(const world *w, const ft_pack_cache *cache)
     return n;
 }
 
-static void flip_last_byte(const char *path)
-{
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, -1, SEEK_END), 0);
-    const int byte = getc(file);
-    assert_int_equal(fseek(file, -1, SEEK_END), 0);
-    assert_true(putc(byte ^ 1, file) != EOF);
-    assert_int_equal(fclose(file), 0);
-}
-
 /* Packed weights are kept of all parts: when the last one has changed, they are packed again. */
 static void test_kept(void **state)
 {
@@ -178,9 +167,9 @@ static void test_kept(void **state)
     const ft_pack_cache cache = {folder, 1 << 30};
     assert_int_equal(load_kept(w, &cache), 1);
     assert_int_equal(load_kept(w, &cache), 1);
-    flip_last_byte(w->part[PARTS - 1]);
+    change_byte(w->part[PARTS - 1], 1);
     assert_int_equal(load_kept(w, &cache), 2);
-    flip_last_byte(w->part[PARTS - 1]); /* as it was */
+    change_byte(w->part[PARTS - 1], 1); /* as it was */
     assert_int_equal(load_kept(w, &cache), 2);
 }
 
