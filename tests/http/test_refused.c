@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a refused request counts as, over the wire: 8 KiB of its body are one more, what is
-// answered is none.
+// What a refused request counts as, over the wire: 8 KiB of its body are one more, and so is the time
+// that it takes; what is answered is none.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -78,8 +78,17 @@ static void test_size(void **state)
     assert_int_equal(counts_as(200, "{\"prompt\":\"x\",\"max_tokens\":1}", 65536), 0);
 }
 
+/* So does what it takes of a processor, beyond what a usual one takes: 0.5 ms are one more. */
+static void test_time(void **state)
+{
+    (void)state;
+    assert_int_equal(counts_as(400, "{\"prompt\":\"refuse\"}", 64), 1);
+    assert_in_range(counts_as(400, "{\"prompt\":\"labour\"}", 64), 250, 1000);
+    assert_int_equal(counts_as(503, "{\"prompt\":\"compile\"}", 64), 10);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_size)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_size), cmocka_unit_test(test_time)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
+
 void http_backend_init(http_backend *b)
 {
     *b = (http_backend){0};
@@ -194,8 +196,13 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         http_backend_wait(b, &b->released, 1);
         return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
     }
-    if (strncmp(prompt, "refuse", 6) == 0)
+    if (strncmp(prompt, "labour", 6) == 0)
+        for (const int64_t until_us = ft_thread_cpu_us() + 200000; ft_thread_cpu_us() < until_us;)
+            ;
+    if (strncmp(prompt, "refuse", 6) == 0 || strncmp(prompt, "labour", 6) == 0)
         return ft_error_set(err, FT_TOO_LARGE, "the prompt is longer than the context");
+    if (strncmp(prompt, "compile", 7) == 0)
+        return ft_error_set(err, FT_ABORTED, "it takes too long to compile");
     if (strncmp(prompt, "overload", 8) == 0) {
         result->retry_after_ms = 2500;
         return ft_error_set(err, FT_EXHAUSTED, "too many sessions");

@@ -9,6 +9,8 @@
  *   once       "tick ", then nothing until cancelled
  *   late       nothing until http_backend_release, then FT_EXHAUSTED
  *   refuse     FT_TOO_LARGE
+ *   labour     0.2 s of a processor, then FT_TOO_LARGE
+ *   compile    FT_ABORTED
  *   constrain  FT_INVALID, of the field with the constraint
  *   overload   FT_EXHAUSTED, try again after 2.5 s
  *   stranger   FT_UNAUTHENTICATED
