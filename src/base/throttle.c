@@ -5,7 +5,7 @@
 /* Reading and checking so many bytes costs as much as a small request that is refused. */
 #define REFUSED_BYTES ((size_t)8 << 10)
 /* So much processor time is worth one, beyond what a usual request takes, refused or not. A client
- * gets ten refusals a second, and so half a hundredth of a processor for large ones. */
+ * gets ten refusals a second, and so 0.5 % of a processor for large ones. */
 #define REFUSED_US 500
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* all takes ten times as long */
 #define USUAL_US 50000

@@ -22,11 +22,10 @@
 /* One that is not refused may take so much: 40 usual tools take 0.3 s, and so does the largest of
  * 500 random schemas. With half, an application with many such ones would owe. */
 #define FT_BUDGET_COMPILE_US (400000 * FT_BUDGET_SLOWER)
-/* Wasted at once without consequences: the largest refused schemas take 0.2 s. With twice as much,
- * a hostile client slows one in a hundred pieces of text down while it uses it up. */
+/* Wasted at once without consequences: the largest refused schemas take 0.2 s. */
 #define FT_BUDGET_AT_ONCE_US (300000 * FT_BUDGET_SLOWER)
-/* What is wasted is forgiven at this part of the time that passes. With half, compilations of a
- * hostile client slow down one in a hundred pieces of text. */
+/* What is wasted is forgiven at this part of the time that passes: 0.5 % of a processor. So less
+ * than one in a hundred pieces of others' texts meets such a compilation. */
 #define FT_BUDGET_PART 200
 /* No tenant owes more than this, which is forgiven after two minutes. */
 #define FT_BUDGET_MOST_US (600000 * FT_BUDGET_SLOWER)

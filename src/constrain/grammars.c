@@ -7,8 +7,8 @@
 // else. At most one place of a tenant is RUNNING, and at most TENANT_WAITS are QUEUED. Tenants have
 // turns: the second place that one queues stands behind the first one of each other tenant. A
 // compilation counts its work, and stops when that is too much (constraint.h). Nothing is compiled
-// for a tenant that has wasted much (budget.h). A grammar that something still uses keeps its place,
-// so what the places take is all there is.
+// for a tenant that has wasted much (budget.h). A grammar that something still uses keeps its
+// place: what the places take is all there is.
 #include "constrain/grammars.h"
 
 #include <pthread.h>

@@ -11,11 +11,14 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define TELL_EVERY_US 10000000 /* a flood of refusals is one line in ten seconds */
 /* The longest wait of a refused request, in intervals. Clients that share an address wait for each
  * other's refusals. */
 #define LATE_INTERVALS 100
+/* A body of so many bytes may take over 5 ms to read, as much as a small prompt takes. */
+#define LARGE_BYTES (16u << 10)
 
 static ft_quota *quota_of(ft_http_conns *conns, const ft_http_conn *conn)
 {
@@ -217,6 +220,14 @@ void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
     pthread_mutex_lock(&conns->lock);
     set_deadline(conns, conn, timeout_s);
     pthread_mutex_unlock(&conns->lock);
+}
+
+void ft_http_conn_takes(ft_http_conn *conn, uint64_t body_bytes)
+{
+    if (body_bytes <= LARGE_BYTES || conn->large)
+        return;
+    ft_thread_lower_priority(FT_THREAD_LARGE);
+    conn->large = true;
 }
 
 void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client,

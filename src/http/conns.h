@@ -86,6 +86,9 @@ FT_WARN_UNUSED ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* Shuts the connection down unless this is called again within timeout_s. 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
+/* The connection's thread has taken so many bytes of a body: a large one lowers its priority, for
+ * good. */
+void ft_http_conn_takes(ft_http_conn *conn, uint64_t body_bytes);
 /* A request of the client is refused, which counts as n: large ones cost more. If too many of its
  * requests are, this waits until the answer may be sent, or until a drain. The connection keeps its
  * place meanwhile and has no deadline. A client that hangs up ends no wait: otherwise it could ask

@@ -28,7 +28,6 @@
 #define DRAIN_LIMITS 4
 
 typedef struct route route;
-
 typedef ft_status token_answer(const ft_http_backend *backend, const ft_http_model *model,
                                const char *body, size_t n, ft_http_fail *fail, json_t **out);
 
@@ -71,26 +70,18 @@ struct route {
 
 /* --- pages --- */
 
-/* A body of so many bytes may take over 5 ms to read, as much as a small prompt takes. With twice as
- * much, the slowest of a hundred pieces of others' texts wait for it. */
-#define LARGE_BYTES ((size_t)16 << 10)
-/* What one refusal counts as whose constraint was not to be had: it comes after all that a text needs
- * to begin. With a third, the slowest of a hundred pieces of others' texts wait for such requests. */
-#define CONSTRAINT_REFUSALS 10
-
 /* Who floods with requests that are refused waits for the answers, without what they needed. That
  * its constraints take too long is the client's fault, too. */
 static void be_late(ft_http_exchange *x)
 {
-    if (!ft_throttle_counts(x->fail.http) && !x->fail.constraint)
+    x->fail.cpu_us += ft_thread_cpu_us() - x->began_cpu_us;
+    const uint32_t n = ft_http_fail_counts(&x->fail, x->body_bytes);
+    if (n == 0)
         return;
-    const int64_t cpu_us = ft_thread_cpu_us() - x->began_cpu_us + x->fail.cpu_us;
-    const uint32_t n = x->fail.constraint ? CONSTRAINT_REFUSALS : 1;
     ft_buf_deinit(&x->body);
     ft_http_generation_destroy(x->generation);
     x->generation = NULL;
-    ft_http_conns_refused(&x->http->conns, x->conn, &x->client,
-                          n + ft_throttle_of_bytes(x->body_bytes) + ft_throttle_of_us(cpu_us));
+    ft_http_conns_refused(&x->http->conns, x->conn, &x->client, n);
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
 }
 
@@ -581,10 +572,7 @@ enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, siz
 {
     uint64_t limit = x->max_body_bytes;
     x->body_bytes += n;
-    if (x->body_bytes > LARGE_BYTES && !x->conn->large) {
-        ft_thread_lower_priority(FT_THREAD_LARGE);
-        x->conn->large = true;
-    }
+    ft_http_conn_takes(x->conn, x->body_bytes);
     if (x->body_bytes > limit * DRAIN_LIMITS)
         return MHD_NO;
     if (x->body_bytes > limit) {

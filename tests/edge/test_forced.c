@@ -329,8 +329,8 @@ static void test_compiled_before(void **state)
     ft_edge_destroy(edge);
 }
 
-/* Where the edge is in the server's process, a constraint is compiled once: for the client that asks,
- * and for no other one. */
+/* Where the edge is in the server's process, a constraint is compiled once: for the client that
+ * asks, and for no other one. */
 static void test_shared(void **state)
 {
     static const ft_client_id clients[] = {{.address = "10.0.0.1"}, {.address = "10.0.0.2"}};

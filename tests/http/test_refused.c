@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a refused request counts as, over the wire: 8 KiB of its body are one more, and so is the time
-// that it takes; what is answered is none.
+// What a refused request counts as, over the wire: 8 KiB of its body are one more, and so is some
+// time of a processor; what is answered is none.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

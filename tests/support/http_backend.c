@@ -169,11 +169,22 @@ static ft_status stop(http_backend *b, const ft_http_request *q, const ft_gen_si
 static const struct {
     const char *word;
     ft_status status;
-} refusals[] = {{"stranger", FT_UNAUTHENTICATED},
-                {"forbid", FT_FORBIDDEN},
-                {"misfit", FT_PRECONDITION},
-                {"constrain", FT_INVALID},
-                {"away", FT_UNAVAILABLE}};
+} refusals[] = {{"stranger", FT_UNAUTHENTICATED}, {"forbid", FT_FORBIDDEN},
+                {"misfit", FT_PRECONDITION},      {"constrain", FT_INVALID},
+                {"away", FT_UNAVAILABLE},         {"labour", FT_TOO_LARGE},
+                {"compile", FT_ABORTED}};
+
+static const char *whose(const ft_http_request *q)
+{
+    return q->client && q->client->tenant[0] ? q->client->tenant : "nobody's";
+}
+
+static void labour(void)
+{
+    const int64_t until_us = ft_thread_cpu_us() + 200000;
+    while (ft_thread_cpu_us() < until_us)
+        ;
+}
 
 static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
                         const char *prompt, ft_error *err, ft_http_result *result)
@@ -196,13 +207,8 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         http_backend_wait(b, &b->released, 1);
         return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
     }
-    if (strncmp(prompt, "labour", 6) == 0)
-        for (const int64_t until_us = ft_thread_cpu_us() + 200000; ft_thread_cpu_us() < until_us;)
-            ;
-    if (strncmp(prompt, "refuse", 6) == 0 || strncmp(prompt, "labour", 6) == 0)
+    if (strncmp(prompt, "refuse", 6) == 0)
         return ft_error_set(err, FT_TOO_LARGE, "the prompt is longer than the context");
-    if (strncmp(prompt, "compile", 7) == 0)
-        return ft_error_set(err, FT_ABORTED, "it takes too long to compile");
     if (strncmp(prompt, "overload", 8) == 0) {
         result->retry_after_ms = 2500;
         return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
@@ -211,9 +217,7 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         if (strcmp(prompt, refusals[i].word) == 0)
             return ft_error_set(err, refusals[i].status, "serve: %s", refusals[i].word);
     if (strncmp(prompt, "whose", 5) == 0) {
-        snprintf(text, sizeof text, "%s %g",
-                 q->client && q->client->tenant[0] ? q->client->tenant : "nobody's",
-                 (double)q->slo_tokens_per_s);
+        snprintf(text, sizeof text, "%s %g", whose(q), (double)q->slo_tokens_per_s);
         return echo(b, q, sink, text, result);
     }
     if (strncmp(prompt, "break", 5) == 0) {
@@ -256,6 +260,8 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         prompt = tokens;
     }
     count(b, &b->started);
+    if (strcmp(prompt, "labour") == 0)
+        labour();
     if (sink->on_target)
         sink->on_target(sink->ctx, 0xab);
     *result = (ft_http_result){

@@ -19,8 +19,8 @@ void tiny_pair_remove(tiny_pair *pair);
 /* program_json of "bench capacity" or the like over these files. */
 json_t *tiny_pair_bench(const tiny_pair *pair, const char *command, const char *args, int *status);
 /* The same under --memory, with about the least budget that all of its servers accept: a budget is
- * raised until none of them refuses it. *memory: that budget, in bytes. Ends the test program if the
- * command ends for another reason. */
+ * raised until none of them refuses it. *memory: that budget, in bytes. Ends the test program if
+ * the command ends for another reason. */
 json_t *tiny_pair_bench_memory(const tiny_pair *pair, const char *command, const char *args,
                                long *memory);
 
