@@ -449,7 +449,7 @@ static ft_status status_of(enum ggml_status status)
 
 ft_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
 {
-    if (cache->sched)
-        return status_of(ggml_backend_sched_graph_compute(cache->sched, graph->graph));
-    return status_of(ggml_backend_graph_compute(cache->opts.backends->at[0], graph->graph));
+    const ft_backends *backends = cache->opts.backends;
+    return status_of(cache->sched ? ft_backends_compute_spread(backends, cache->sched, graph->graph)
+                                  : ft_backends_compute(backends, 0, graph->graph));
 }

@@ -253,7 +253,7 @@ static ft_status flush_part(ft_kv_store *store, uint32_t place, bool *begun)
     ggml_backend_tensor_set(src, store->from, 0, store->n_moves * sizeof *store->from);
     ggml_backend_tensor_set(dst, store->to, 0, store->n_moves * sizeof *store->to);
     *begun = true;
-    status = ggml_backend_graph_compute(store->backends->at[place], graph) == GGML_STATUS_SUCCESS
+    status = ft_backends_compute(store->backends, place, graph) == GGML_STATUS_SUCCESS
                  ? FT_OK
                  : FT_INTERNAL;
 out:

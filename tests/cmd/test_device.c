@@ -21,8 +21,7 @@
 #include "support/rpc_server.h"
 #include "support/tiny_pair.h"
 
-static char flags[128];         /* that choose the device; "": there is none */
-static const char *draft_flags; /* of the draft model, likewise */
+static char flags[128]; /* that choose the device of both models; "": there is none */
 
 /* The largest of a figure among libllama's own distances. */
 static double libllama_most(const json_t *report, const char *key)
@@ -102,7 +101,7 @@ static void test_tiny(void **state)
         skip();
     tiny_pair pair = tiny_pair_make("{\"turns\": [\"alpha beta\"]}\n{\"turns\": [\"12 + 30\"]}\n"
                                     "{\"turns\": [\"cabba dada, said the storm of 1887\"]}\n");
-    snprintf(args, sizeof args, "%s %s -n 100 -c 512 -t 1", flags, draft_flags);
+    snprintf(args, sizeof args, "%s -n 100 -c 512 -t 1", flags);
     check_pair("tiny", &pair, args);
     tiny_pair_remove(&pair);
 }
@@ -119,7 +118,7 @@ static void test_target(void **state)
     snprintf(draft, sizeof draft, "%s/models/smollm2-draft-17m-q8_0.gguf", getenv("FT_SOURCE_DIR"));
     real.target = target;
     real.draft = draft;
-    snprintf(args, sizeof args, "%s %s -n 32 -c 512", flags, draft_flags);
+    snprintf(args, sizeof args, "%s -n 32 -c 512", flags);
     check_pair("demo target", &real, args);
     tiny_pair_remove(&pair);
 }
@@ -127,8 +126,6 @@ static void test_target(void **state)
 int main(void)
 {
     const char *endpoints = test_device() ? NULL : rpc_servers_start();
-    /* Two threads must not use one of ggml's RPC devices: it remembers one graph for both. */
-    draft_flags = test_device() ? "" : "--device-draft none";
     if (test_device())
         snprintf(flags, sizeof flags, "--device %s", test_device());
     else if (endpoints) {

@@ -3,8 +3,9 @@
 // loopback stand for GPUs, or the first of two devices is test_device(). All layers, some, and
 // layers on two devices must give the CPU's logits over random texts, trees, commits, truncations
 // and forks, and the same greedy tokens; memory is where it is said to be; a graph serves as long
-// as shapes stay.
+// as shapes stay; and two engines compute on one device at the same time.
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -328,6 +329,84 @@ static void test_greedy(void **state)
     free(path);
 }
 
+/* ---- two engines on one device ---- */
+
+enum { LOOKS = 300 };
+
+/* One thread's engine, and what came of it. */
+typedef struct reader {
+    side s;
+    float *logits;    /* [LOOKS, n_vocab] as the device computes them alone */
+    bool alone;       /* writes them */
+    uint32_t salt;    /* readers read different texts */
+    uint32_t n_wrong; /* steps whose logits were others */
+    ft_status status;
+} reader;
+
+/* One graph serves several tokens. Then one has a sibling before it, so rows move when it is
+ * committed: a graph of its own. */
+static void *read_text(void *arg)
+{
+    reader *r = arg;
+    const uint32_t n_vocab = ft_model_hparams(r->s.model)->n_vocab;
+    const int32_t parent[] = {-1, -1};
+    for (uint32_t i = 0; i < LOOKS && r->status == FT_OK; i++) {
+        ft_error err = {0};
+        const uint32_t last = i % 8 == 7;
+        const uint64_t want = 1u << last;
+        const int32_t token = (int32_t)(7 + (i * 31 + r->salt) % 250);
+        const int32_t tokens[] = {last ? 5 : token, token};
+        float *alone = r->logits + (size_t)i * n_vocab;
+        ft_segment seg = {
+            .seq = r->s.seq[0], .n = 1 + last, .tokens = tokens, .parent = parent, .want = &want};
+        r->status = ft_engine_forward(r->s.engine, &seg, 1, &err);
+        if (r->status != FT_OK)
+            break;
+        const float *logits = ft_engine_logits(r->s.engine, seg.first_row);
+        if (r->alone)
+            memcpy(alone, logits, n_vocab * sizeof *alone);
+        r->n_wrong += !(oracle_nmse(logits, alone, n_vocab) < ROUNDING);
+        r->status = ft_seq_commit(r->s.seq[0], &last, 1, NULL, 0, &err);
+    }
+    return NULL;
+}
+
+static void read_alone(reader *r, const char *path)
+{
+    open_side(&r->s, path, &spreads[1]);
+    r->logits = malloc(sizeof(float) * LOOKS * ft_model_hparams(r->s.model)->n_vocab);
+    r->alone = true;
+    (void)read_text(r);
+    r->alone = false;
+    close_side(&r->s);
+}
+
+static void test_two_engines(void **state)
+{
+    tiny_gguf_opts opts = {.arch = "qwen3", .n_layer = 12, .seed = 61};
+    reader r[2] = {{.salt = 0}, {.salt = 100}};
+    pthread_t thread;
+    if (!endpoints)
+        skip();
+    char *path = tiny_gguf_temp(&opts);
+    for (int i = 0; i < 2; i++)
+        read_alone(&r[i], path);
+    for (int i = 0; i < 2; i++)
+        open_side(&r[i].s, path, &spreads[1]);
+    assert_int_equal(pthread_create(&thread, NULL, read_text, &r[1]), 0);
+    (void)read_text(&r[0]);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        print_message("%u of %d steps wrong\n", r[i].n_wrong, LOOKS);
+        assert_int_equal(r[i].status, FT_OK);
+        assert_int_equal(r[i].n_wrong, 0);
+        free(r[i].logits);
+        close_side(&r[i].s);
+    }
+    unlink(path);
+    free(path);
+}
+
 /* ---- where things are ---- */
 
 static void test_memory(void **state)
@@ -474,10 +553,11 @@ int main(void)
     if (endpoints && test_device())
         use_device(test_device());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_split),        cmocka_unit_test(test_random_f32),
-        cmocka_unit_test(test_random_kinds), cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_no_cpu_kernel),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_split),         cmocka_unit_test(test_random_f32),
+        cmocka_unit_test(test_random_kinds),  cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_two_engines),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_no_cpu_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
