@@ -6,15 +6,18 @@
 #
 #   FORETOKEN_CACHE  where ggml, libllama and the demo models live   ($XDG_CACHE_HOME/foretoken)
 #   FT_PORTABLE=1    CPU flags for any x86-64-v3 machine instead of this one
+#   FT_VULKAN=1      ggml with its Vulkan backend, in a cache folder of its own
 #   FT_XGRAMMAR=0    without XGrammar: constraints (JSON, grammars) are refused
 
 FT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 FT_CACHE=${FORETOKEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foretoken}
 FT_PORTABLE=${FT_PORTABLE:-0}
+FT_VULKAN=${FT_VULKAN:-0}
 FT_PACKAGES_BUILD="build-essential cmake ninja-build pkg-config python3 python3-venv ca-certificates
     curl libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libgnutls28-dev libjansson-dev liblapacke-dev
     libsqlite3-dev libgmp-dev libxxhash-dev liburing-dev libcurl4-openssl-dev"
 FT_PACKAGES_CHECK="libcmocka-dev openssl clang-format"
+FT_PACKAGES_VULKAN="libvulkan-dev glslc spirv-headers mesa-vulkan-drivers"
 
 ft_say() { printf 'foretoken: %s\n' "$*" >&2; }
 ft_die() { ft_say "$*"; exit 1; }
@@ -41,15 +44,16 @@ ft_packages() {
 }
 
 # The compiled libraries depend on the CPU unless portable, and on how they are configured (rpc: with
-# ggml's RPC backend; noamx: without its AMX products), so the cache folder's name does too.
+# ggml's RPC backend; noamx: without its AMX products; vulkan: with its Vulkan backend), so the cache folder's name does too.
 ft_llama_key() {
-    local version flags
+    local version flags vulkan=""
+    [ "$FT_VULKAN" = 1 ] && vulkan=-vulkan
     version=$(sed -n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt")
     if [ "$FT_PORTABLE" = 1 ]; then
-        echo "libllama-$version-rpc-portable"
+        echo "libllama-$version-rpc$vulkan-portable"
     else
         flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d' ' -f1)
-        echo "libllama-$version-rpc-noamx-native-$flags"
+        echo "libllama-$version-rpc-noamx$vulkan-native-$flags"
     fi
 }
 
@@ -139,16 +143,18 @@ ft_xgrammar() {
 
 # Sets FT_LLAMA_PREFIX: empty if CMake finds ggml and llama by itself, else the cached build.
 ft_llama() {
-    local venv native=ON log="$FT_CACHE/llama.log"
+    local venv native=ON vulkan=OFF include="" minutes=5 log="$FT_CACHE/llama.log"
     FT_LLAMA_PREFIX=""
-    if [ "${FT_SYSTEM_LLAMA:-1}" = 1 ] &&
+    if [ "$FT_VULKAN" = 1 ]; then
+        vulkan=ON minutes=30 include=" -include $FT_ROOT/tools/vulkan_layer_settings.h"
+    elif [ "${FT_SYSTEM_LLAMA:-1}" = 1 ] &&
         cmake -S "$FT_ROOT/tools/probe" -B "$FT_CACHE/probe" >/dev/null 2>&1; then
         ft_say "using the system's ggml and libllama"
         return 0
     fi
     venv="$FT_CACHE/$(ft_llama_key)"
     if [ ! -e "$venv/.done" ]; then
-        ft_say "building ggml and libllama once, about 5 minutes (log: $log)"
+        ft_say "building ggml and libllama once, about $minutes minutes (log: $log)"
         [ "$FT_PORTABLE" = 1 ] && native=OFF
         rm -rf "$venv"
         python3 -m venv "$venv" >"$log" 2>&1 ||
@@ -158,8 +164,8 @@ ft_llama() {
         {
             ft_pip "$venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-build.txt" &&
                 PATH="$venv/bin:$PATH" \
-                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF
-                        -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__" \
+                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DGGML_VULKAN=$vulkan -DLLAVA_BUILD=OFF
+                        -DCMAKE_C_FLAGS=-U__AMX_INT8__ '-DCMAKE_CXX_FLAGS=-U__AMX_INT8__$include'" \
                     ft_pip "$venv" --no-cache-dir --no-build-isolation --no-binary llama-cpp-python \
                     -r "$FT_ROOT/tools/requirements-llama.txt"
         } >>"$log" 2>&1 || ft_die "building llama-cpp-python failed (log: $log): is there a network?" \
