@@ -22,9 +22,10 @@ void ft_thread_lower_priority(int by);
  * sched_prio_to_weight). A tenth, for who accepts connections: with less, people wait who
  * connect. */
 #define FT_THREAD_ACCEPTS 10
-/* A quarter: for compilations, templates and large requests. Beside one, texts take a third longer,
- * which is less than what prompts do to them. With FT_THREAD_LAST such a thread loses the processor
- * within malloc, and texts' threads wait for its lock: their slowest hundredth took 150 ms. */
+/* A quarter: for compilations of who has wasted time, for templates and large requests. Beside one,
+ * texts take a third longer, which is less than what prompts do to them. With FT_THREAD_LAST such a
+ * thread loses the processor within malloc, and texts' threads wait for its lock: their slowest
+ * hundredth took 150 ms. */
 #define FT_THREAD_LARGE 5
 /* A seventieth: for long templates of as many conversations as a stranger sends. */
 #define FT_THREAD_LAST 19

@@ -27,6 +27,11 @@ void ft_budget_count(ft_budget *budget, const char *tenant, int64_t used_us, boo
         *due_us = most_us;
 }
 
+bool ft_budget_wasted(const ft_budget *budget, const char *tenant, int64_t now_us)
+{
+    return budget->due_us[slot_of(tenant)] > now_us;
+}
+
 int64_t ft_budget_owes_us(const ft_budget *budget, const char *tenant, int64_t now_us)
 {
     const int64_t us = budget->due_us[slot_of(tenant)] - now_us - ALL_US;

@@ -41,6 +41,8 @@ typedef struct ft_budget {
 /* A compilation of the tenant has ended. now_us: of any clock that only goes forward. */
 void ft_budget_count(ft_budget *budget, const char *tenant, int64_t used_us, bool refused,
                      int64_t now_us);
+/* Whether the tenant has wasted anything that is not forgiven yet. */
+bool ft_budget_wasted(const ft_budget *budget, const char *tenant, int64_t now_us);
 /* How long the tenant owes what it has wasted; 0: it has not wasted too much. */
 int64_t ft_budget_owes_us(const ft_budget *budget, const char *tenant, int64_t now_us);
 

@@ -21,8 +21,9 @@
 #include "base/thread.h"
 #include "constrain/budget.h"
 
-/* One hostile tenant keeps one of them. */
-#define WORKERS 2
+/* One hostile tenant keeps one of them. The last one, of a lower priority, is for tenants that have
+ * wasted time of late, and for them alone: the others would be too late on a busy processor. */
+#define WORKERS 3
 
 /* Of a tenant: more of it replace its own, so that others keep theirs. With half, an application
  * with 48 tools compiles again and again. */
@@ -50,7 +51,7 @@ struct ft_grammars {
     void (*done)(void *ctx);
     void *ctx;
     pthread_t workers[WORKERS];
-    int n_workers;
+    int n_workers, n_at_work; /* started; at work already: the last one to come is the low one */
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is something to compile */
     pthread_cond_t ended; /* a compilation has ended */
@@ -85,12 +86,15 @@ static bool runs(const ft_grammars *g, const char *tenant)
     return false;
 }
 
-/* The first queued one whose tenant has no worker. */
-static place *next_of(ft_grammars *g)
+/* The first queued one whose tenant has no worker, of those tenants that have wasted time, or of
+ * those that have not. */
+static place *next_of(ft_grammars *g, bool wasted)
 {
+    const int64_t now_us = ft_monotonic_us();
     place *next = NULL;
     for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
-        if (p->state == QUEUED && (!next || p->turn < next->turn) && !runs(g, p->tenant))
+        if (p->state == QUEUED && (!next || p->turn < next->turn) && !runs(g, p->tenant) &&
+            ft_budget_wasted(&g->budget, p->tenant, now_us) == wasted)
             next = p;
     return next;
 }
@@ -204,10 +208,12 @@ static void run(ft_grammars *g, place *p)
 static void *work(void *arg)
 {
     ft_grammars *g = arg;
-    ft_thread_lower_priority(FT_THREAD_LARGE);
     pthread_mutex_lock(&g->lock);
+    const bool last = g->n_at_work++ == WORKERS - 1;
+    if (last)
+        ft_thread_lower_priority(FT_THREAD_LARGE);
     while (!g->stop) {
-        place *p = next_of(g);
+        place *p = next_of(g, last);
         if (p)
             run(g, p);
         else
@@ -324,7 +330,7 @@ static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenan
                  .text = text,
                  .tenant = text + c->n,
                  .turn = turn};
-    pthread_cond_signal(&g->work);
+    pthread_cond_broadcast(&g->work);
     return FT_OK;
 }
 

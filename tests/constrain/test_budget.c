@@ -17,6 +17,9 @@ static void test_wasted_and_forgiven(void **state)
     ft_budget b = {{0}};
     ft_budget_count(&b, "a", ALL, true, NOW);
     assert_int_equal(ft_budget_owes_us(&b, "a", NOW), 0);
+    assert_true(ft_budget_wasted(&b, "a", NOW));
+    assert_false(ft_budget_wasted(&b, "b", NOW));
+    assert_false(ft_budget_wasted(&b, "a", NOW + (int64_t)ALL * PART));
     ft_budget_count(&b, "a", 1000, true, NOW);
     assert_int_equal(ft_budget_owes_us(&b, "a", NOW), 1000 * PART);
     assert_int_equal(ft_budget_owes_us(&b, "b", NOW), 0); /* has its own */

@@ -241,7 +241,7 @@ static void release(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* From now on the edge compiles nothing, until `release`. Each of its two workers is held behind a
+/* From now on the edge compiles nothing, until `release`. Each of the two workers for it is held behind a
  * constraint of its own. */
 static void hold_workers(ft_edge *edge)
 {
