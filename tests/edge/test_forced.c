@@ -241,8 +241,8 @@ static void release(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* From now on the edge compiles nothing, until `release`. Each of the two workers for it is held behind a
- * constraint of its own. */
+/* From now on the edge compiles nothing, until `release`: each of the two workers that would is
+ * held behind a constraint of its own. */
 static void hold_workers(ft_edge *edge)
 {
     static const ft_constraint other[] = {{FT_CONSTRAINT_REGEX, "x", 1},
