@@ -30,6 +30,13 @@ void ft_thread_lower_priority(int by);
 /* A seventieth: for long templates of as many conversations as a stranger sends. */
 #define FT_THREAD_LAST 19
 
+/* Limits on processor time have this factor: under sanitizers all takes ten times as long. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define FT_THREAD_SLOWER 10
+#else
+#define FT_THREAD_SLOWER 1
+#endif
+
 /* Processor time of the calling thread so far, in us, with what it was told to add. */
 int64_t ft_thread_cpu_us(void);
 /* Adds what another thread took that worked for the calling one. */

@@ -2,16 +2,14 @@
 // How often clients may do something. The owner's lock guards all state.
 #include "base/throttle.h"
 
+#include "base/thread.h"
+
 /* Reading and checking so many bytes costs as much as a small request that is refused. */
 #define REFUSED_BYTES ((size_t)8 << 10)
 /* So much processor time is worth one, beyond what a usual request takes, refused or not. A client
  * gets ten refusals a second, and so 0.5 % of a processor for large ones. */
 #define REFUSED_US 500
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* all takes ten times as long */
-#define USUAL_US 50000
-#else
-#define USUAL_US 5000
-#endif
+#define USUAL_US   (5000 * FT_THREAD_SLOWER)
 
 /* The client's entry: its own, a new one, or the one that is least ahead. */
 static ft_throttle_entry *find(ft_throttle *throttle, const ft_client_id *client)
@@ -48,6 +46,12 @@ int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client,
         wait_us = throttle->most_us;
     entry->due_us = now_us + wait_us + free_us;
     return wait_us > 0 ? wait_us : 0;
+}
+
+int64_t ft_throttle_ahead_us(ft_throttle *throttle, const ft_client_id *client, int64_t now_us)
+{
+    const int64_t due_us = client->address[0] ? find(throttle, client)->due_us : now_us;
+    return due_us > now_us ? due_us - now_us : 0;
 }
 
 uint32_t ft_throttle_of_bytes(size_t bytes)

@@ -34,9 +34,12 @@ typedef struct ft_throttle {
 /* The client does it once more, now. Returns how long it must wait first; 0 for this process itself
  * (an empty address). */
 int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int64_t now_us);
-/* n times: for what costs as much as n usual ones. */
+/* n times: for what costs as much as n usual ones. 0 times: how long it must wait as it is. */
 int64_t ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
                               int64_t now_us);
+
+/* How long it takes until the client has its whole burst again; 0: it has it. */
+int64_t ft_throttle_ahead_us(ft_throttle *throttle, const ft_client_id *client, int64_t now_us);
 
 /* The rule for refusals, over HTTP and gRPC: how many more than one a refused request counts as, by
  * the bytes of its body or constraint, and by the processor time that it took. */

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// budget.h: one time for each tenant.
+// budget.h: a throttle, which lets a tenant waste so much a second.
 #include "constrain/budget.h"
 
-#include <string.h>
+#include <stdio.h>
 
-#include "base/secret.h"
-
-#define ALL_US ((int64_t)FT_BUDGET_AT_ONCE_US * FT_BUDGET_PART)
-
-static size_t slot_of(const char *tenant)
+void ft_budget_init(ft_budget *budget)
 {
-    return ft_fnv64(FT_FNV64_INIT, tenant, strlen(tenant)) % FT_BUDGET_SLOTS;
+    budget->waste = (ft_throttle){.interval_us = FT_BUDGET_PART,
+                                  .burst = FT_BUDGET_AT_ONCE_US,
+                                  .most_us = (int64_t)FT_BUDGET_MOST_US * FT_BUDGET_PART};
+}
+
+static ft_client_id client_of(const char *tenant)
+{
+    ft_client_id client = {0};
+    snprintf(client.address, sizeof client.address, "%s", tenant);
+    return client;
 }
 
 void ft_budget_count(ft_budget *budget, const char *tenant, int64_t used_us, bool refused,
                      int64_t now_us)
 {
-    int64_t *due_us = &budget->due_us[slot_of(tenant)];
+    const ft_client_id client = client_of(tenant);
     const int64_t wasted_us = used_us - (refused ? 0 : FT_BUDGET_COMPILE_US);
-    const int64_t most_us = now_us + ALL_US + (int64_t)FT_BUDGET_MOST_US * FT_BUDGET_PART;
-    if (*due_us < now_us)
-        *due_us = now_us;
     if (wasted_us > 0)
-        *due_us += wasted_us * FT_BUDGET_PART;
-    if (*due_us > most_us)
-        *due_us = most_us;
+        (void)ft_throttle_take_many(&budget->waste, &client, (uint32_t)wasted_us, now_us);
 }
 
-bool ft_budget_wasted(const ft_budget *budget, const char *tenant, int64_t now_us)
+bool ft_budget_wasted(ft_budget *budget, const char *tenant, int64_t now_us)
 {
-    return budget->due_us[slot_of(tenant)] > now_us;
+    const ft_client_id client = client_of(tenant);
+    return ft_throttle_ahead_us(&budget->waste, &client, now_us) > 0;
 }
 
-int64_t ft_budget_owes_us(const ft_budget *budget, const char *tenant, int64_t now_us)
+int64_t ft_budget_owes_us(ft_budget *budget, const char *tenant, int64_t now_us)
 {
-    const int64_t us = budget->due_us[slot_of(tenant)] - now_us - ALL_US;
-    return us > 0 ? us : 0;
+    const ft_client_id client = client_of(tenant);
+    return ft_throttle_take_many(&budget->waste, &client, 0, now_us);
 }

@@ -41,6 +41,7 @@ typedef struct place {
     ft_constraint constraint;
     char *text;    /* [constraint.n] and the tenant's name, terminated */
     char *tenant;  /* in `text` */
+    bool wasted;   /* QUEUED: the tenant had wasted time when it asked */
     uint64_t turn; /* QUEUED, RUNNING: its place in the order; else: when it was last asked for */
     ft_grammar *grammar;
     ft_error error;
@@ -86,15 +87,14 @@ static bool runs(const ft_grammars *g, const char *tenant)
     return false;
 }
 
-/* The first queued one whose tenant has no worker, of those tenants that have wasted time, or of
- * those that have not. */
+/* The first queued one whose tenant has no worker, of those tenants that had wasted time, or of
+ * those that had not. */
 static place *next_of(ft_grammars *g, bool wasted)
 {
-    const int64_t now_us = ft_monotonic_us();
     place *next = NULL;
     for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
-        if (p->state == QUEUED && (!next || p->turn < next->turn) && !runs(g, p->tenant) &&
-            ft_budget_wasted(&g->budget, p->tenant, now_us) == wasted)
+        if (p->state == QUEUED && p->wasted == wasted && (!next || p->turn < next->turn) &&
+            !runs(g, p->tenant))
             next = p;
     return next;
 }
@@ -162,7 +162,7 @@ static bool is_over(void *ctx)
 }
 
 /* FT_EXHAUSTED: the tenant has wasted too much. */
-static ft_status check_budget(const ft_grammars *g, const char *tenant, ft_error *err)
+static ft_status check_budget(ft_grammars *g, const char *tenant, ft_error *err)
 {
     const int64_t owes_us = ft_budget_owes_us(&g->budget, tenant, ft_monotonic_us());
     return owes_us == 0 ? FT_OK
@@ -249,6 +249,7 @@ ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_error *err, ft_gra
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->work, NULL);
     pthread_cond_init(&g->ended, NULL);
+    ft_budget_init(&g->budget);
     g->done = opts->done;
     g->ctx = opts->ctx;
     ft_status status = ft_constrain_vocab_create(&opts->tokens, err, &g->vocab);
@@ -329,6 +330,7 @@ static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenan
                  .constraint = {c->kind, text, c->n},
                  .text = text,
                  .tenant = text + c->n,
+                 .wasted = ft_budget_wasted(&g->budget, tenant, ft_monotonic_us()),
                  .turn = turn};
     pthread_cond_broadcast(&g->work);
     return FT_OK;

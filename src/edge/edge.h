@@ -138,7 +138,7 @@ const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
 void ft_edge_draft_stats(ft_edge *edge, ft_engine_stats *out);
 /* The trace store it was given, or NULL. */
 ft_trace *ft_edge_trace(const ft_edge *edge);
-/* Has the constraint compiled for drafts, so that the first text of this key need not wait for it;
+/* Has the constraint compiled for drafts, so that this client's first text need not wait for it;
  * waits for at most wait_us. Nothing happens where drafts do not know constraints. client: as in
  * ft_gen_request. FT_TIMEOUT; errors of ft_grammars_wait. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_compile(ft_edge *edge, const ft_constraint *constraint,

@@ -28,6 +28,7 @@
 #define DRAIN_LIMITS 4
 
 typedef struct route route;
+
 typedef ft_status token_answer(const ft_http_backend *backend, const ft_http_model *model,
                                const char *body, size_t n, ft_http_fail *fail, json_t **out);
 
@@ -43,11 +44,10 @@ struct ft_http_exchange {
     const char *allow;      /* methods that the path allows; NULL: no such path */
     bool has_body;
     bool preflight;
-    bool authorized;                  /* no key is asked for, or it was given */
-    char key_name[FT_HTTP_NAME_SIZE]; /* of the key; "": none */
-    ft_client_id client;              /* once its address and its key are looked at */
-    bool entered;                     /* a drain waits for this answer */
-    ft_http_model model;              /* once it was asked for */
+    bool authorized;     /* no key is asked for, or it was given */
+    ft_client_id client; /* once its address and its key are looked at */
+    bool entered;        /* a drain waits for this answer */
+    ft_http_model model; /* once it was asked for */
     size_t max_body_bytes;
     ft_buf body;
     uint64_t body_bytes;
@@ -426,10 +426,10 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
 
 static ft_status check_key(ft_http_exchange *x)
 {
+    char name[FT_HTTP_NAME_SIZE];
     x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"),
-                                      header(x, "X-Api-Key"), x->key_name);
-    snprintf(x->client.tenant, sizeof x->client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1,
-             x->key_name);
+                                      header(x, "X-Api-Key"), name);
+    snprintf(x->client.tenant, sizeof x->client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1, name);
     if (x->authorized || (x->route && x->route->open))
         return FT_OK;
     return refuse(x, 401, "invalid_api_key",

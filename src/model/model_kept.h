@@ -21,8 +21,9 @@ typedef struct ft_kept {
 } ft_kept;
 
 /* The model, but for where its weights lie, from its packed file. NULL: opts do not ask for a cache
- * or do not go with one, the content of opts->path is not remembered, there is no packed file, or
- * it is damaged, and a line of the log says so; *vocab of opts is NULL then. */
+ * or do not go with one; the content of opts->path is not remembered; or there is no packed file.
+ * NULL, too, if the packed file is damaged: a line of the log says so. *vocab of opts is NULL then.
+ */
 ft_model *ft_kept_load(ft_kept *kept);
 
 /* The model's own file, open, and what was read of it. The model is described and planned, without

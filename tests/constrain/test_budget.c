@@ -14,7 +14,8 @@ enum { ALL = FT_BUDGET_AT_ONCE_US, PART = FT_BUDGET_PART, NOW = 5000000 };
 
 static void test_wasted_and_forgiven(void **state)
 {
-    ft_budget b = {{0}};
+    ft_budget b;
+    ft_budget_init(&b);
     ft_budget_count(&b, "a", ALL, true, NOW);
     assert_int_equal(ft_budget_owes_us(&b, "a", NOW), 0);
     assert_true(ft_budget_wasted(&b, "a", NOW));
@@ -32,7 +33,8 @@ static void test_wasted_and_forgiven(void **state)
 /* What is not refused counts from a large one's time on. */
 static void test_not_refused(void **state)
 {
-    ft_budget b = {{0}};
+    ft_budget b;
+    ft_budget_init(&b);
     for (int i = 0; i < 100; i++)
         ft_budget_count(&b, "a", FT_BUDGET_COMPILE_US, false, NOW);
     ft_budget_count(&b, "a", ALL, true, NOW);
@@ -44,7 +46,8 @@ static void test_not_refused(void **state)
 /* Patience does not become more, and debts end. */
 static void test_bounds(void **state)
 {
-    ft_budget b = {{0}};
+    ft_budget b;
+    ft_budget_init(&b);
     const int64_t later_us = NOW + 1000000ll * PART * 100;
     ft_budget_count(&b, "a", 100ll * ALL, true, NOW);
     assert_int_equal(ft_budget_owes_us(&b, "a", NOW), (int64_t)FT_BUDGET_MOST_US * PART);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/throttle.h"
+#include "constrain/budget.h"
 #include "constrain/constraint.h"
 #include "serve/server.h"
 #include "support/local_client.h"
@@ -48,7 +49,9 @@ int64_t __wrap_ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *
 int64_t __wrap_ft_throttle_take_many(ft_throttle *throttle, const ft_client_id *client, uint32_t n,
                                      int64_t now_us)
 {
-    atomic_fetch_add(&counted, n);
+    const bool budget =
+        throttle->burst == FT_BUDGET_AT_ONCE_US; /* of constraints: its own matter */
+    atomic_fetch_add(&counted, budget ? 0 : n);
     return __real_ft_throttle_take_many(throttle, client, n, now_us);
 }
 
