@@ -28,6 +28,7 @@ try:
     import kinds
     import label
     import llama
+    import prompts
     import teach
     import tokens
     import train
@@ -348,6 +349,30 @@ class DistillTest(unittest.TestCase):
         self.distill(*words)
         self.assertEqual({p: p.stat().st_mtime_ns for p in out.iterdir()}, times)
 
+    def test_answers_at_temperatures(self):
+        asked = [(f"qa-1-{i}", ["who are you"], "", "") for i in range(40)]
+        tasks, _ = self.write_chats("asked-often", asked)
+
+        def texts(name, *more):
+            out = self.dir / name
+            self.distill("answer", "--target", self.target, "--tasks", tasks, "--dtype", "f32",
+                         "--out", out, "--tokens", 12, *more)
+            return [json.loads(line)["text"] for path in sorted(out.glob("*.jsonl"))
+                    for line in path.read_text().splitlines()]
+        greedy, = set(texts("greedy"))
+        mixed = texts("mixed", "--temperatures", 0, 3)
+        self.assertIn(mixed.count(greedy), range(8, 33))
+        self.assertGreater(len(set(mixed)), 8)
+        self.assertEqual(texts("again", "--temperatures", 0, 3), mixed)
+        self.assertNotEqual(texts("other", "--temperatures", 0, 3, "--seed", 2), mixed)
+
+    def test_line_separators_in_texts_end_no_line(self):
+        path = self.dir / "separators.jsonl"
+        path.write_text('{"text": "one\u2028two\x85three"}\n', encoding="utf-8")
+        line, = prompts.lines_of(path)
+        self.assertEqual(json.loads(line)["text"], "one\u2028two\x85three")
+        self.assertEqual(list(exclude.texts_of(path)), ["one\u2028two\x85three"])
+
     def test_rows_that_have_ended_leave_the_batch(self):
         model = llama.load_gguf(self.target)
         g = torch.Generator().manual_seed(7)
@@ -431,7 +456,7 @@ class DistillTest(unittest.TestCase):
         finally:
             train.take_step = take_step
         rest = self.distill(*words, "--out", d / "half.pt", "--steps", 12)
-        np.testing.assert_allclose(steps + rest, whole, rtol=1e-5)
+        np.testing.assert_allclose([float(loss) for loss in steps] + rest, whole, rtol=1e-5)
 
     def test_init_from_gguf(self):
         d = self.dir
@@ -525,6 +550,7 @@ class DistillTest(unittest.TestCase):
         itself = self.distill("evaluate", "--draft", self.target, *words)["chains"]
         self.assertEqual({k: v["texts"] for k, v in itself.items()}, {"a": 3, "b": 2, "all": 5})
         self.assertEqual(itself["all"]["acceptance"], 1.0)
+        self.assertEqual(itself["all"]["greedy"], 1.0)
         model = llama.load_gguf(self.target)
         for _, start, text in json.loads((d / "texts.json").read_text()):
             logits = model(torch.tensor([text]))[0, start - 1:-1]

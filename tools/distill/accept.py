@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from answer import written
 from llama import load_gguf
+from prompts import lines_of
 from tokens import Chat, open_tokenizer
 
 DEPTH = 2
@@ -24,7 +25,7 @@ def choose_prompts(path, limit, tokenizer, chat, longest):
     """[(category, tokens)]: the first turns of a file, evenly from its categories, in the file's
     order; prompts of more than `longest` tokens are passed over."""
     by_category = {}
-    for line in map(json.loads, Path(path).read_text(encoding="utf-8").splitlines()):
+    for line in map(json.loads, lines_of(path)):
         text = line["turns"][0] if "turns" in line else line["prompt"]
         tokens = [*chat.first, *tokenizer.encode(text, special=False), *chat.to_assistant]
         if len(tokens) <= longest:
@@ -79,11 +80,15 @@ def prompt_texts(args):
 
 
 def chains(draft, texts, depth=DEPTH):
-    """{category: {"texts", "accepted", "drafted", "acceptance"}} with "all"."""
+    """{category: {"texts", "accepted", "drafted", "acceptance", "greedy"}} with "all"; greedy: the
+    share of all tokens that are the draft's first choice."""
     sums = {}
     for category, start, text in texts:
-        accepted, drafted = chain_counts(right_tokens(draft, text, start), depth)
+        right = right_tokens(draft, text, start)
+        accepted, drafted = chain_counts(right, depth)
         for name in (category, "all"):
-            sums[name] = sums.get(name, np.zeros(3, np.int64)) + (1, accepted, drafted)
+            row = (1, accepted, drafted, sum(right), len(right))
+            sums[name] = sums.get(name, np.zeros(5, np.int64)) + row
     return {name: {"texts": int(n), "accepted": int(a), "drafted": int(d),
-                   "acceptance": round(float(a / d), 4)} for name, (n, a, d) in sums.items()}
+                   "acceptance": round(float(a / d), 4), "greedy": round(float(r / t), 4)}
+            for name, (n, a, d, r, t) in sums.items()}

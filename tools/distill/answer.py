@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target answers tasks greedily, many at once, and its opinion on each token of the answers is
+"""The target answers tasks, many at once, and its opinion on each token of the answers is
 stored with them: shards as label.py makes them, without a second pass.
 
 Prompts of about equal length stand in one batch. What all of them have is read in one pass, the
@@ -8,6 +8,7 @@ import json
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +22,18 @@ from prompts import lines_of
 from teach import KINDS, TOP
 from tokens import Chat, open_tokenizer
 
-READ_ROWS = 16  # of a prompt's pass: more need more memory and are not faster
-TOP_ROWS = 64   # rows of logits that are searched together, so that they stay in the CPU's cache
+READ_ROWS = 16  # of a prompt's pass on a CPU: more need more memory and are not faster
+READ_ROWS_GPU = 256
+TOP_ROWS = 64   # rows of logits that are searched together, so that they stay in a CPU's cache
 LEAVE = 0.8     # rows leave the batch when no more than this share of it goes on
 
 
-def read_prompts(target, texts, cache):
-    """Fills the cache with what stands before the shortest text's last token."""
-    length = min(map(len, texts)) - 1
-    for at in range(0, len(texts), READ_ROWS) if length else ():
-        rows = slice(at, at + READ_ROWS)
-        tokens = torch.tensor([t[:length] for t in texts[rows]], device=cache.k.device)
-        target.hidden(tokens, cache.part(rows))
+def read_prompts(target, texts, length, cache):
+    """Fills the cache with the first `length` tokens of texts [rows, any]."""
+    rows = READ_ROWS_GPU if texts.is_cuda else READ_ROWS
+    for at in range(0, len(texts), rows) if length else ():
+        part = slice(at, at + rows)
+        target.hidden(texts[part, :length], cache.part(part))
     cache.used = length
 
 
@@ -43,47 +44,61 @@ def likeliest(rows, position, logits):
 @torch.no_grad()
 def written(target, prompts, count, ends, choose=likeliest):
     """Each prompt with the target's text behind it: `count` tokens at most, ended by one of `ends`.
-    choose(rows, position, logits) returns the tokens of these rows behind a position."""
-    texts, limits = [list(p) for p in prompts], [len(p) + count for p in prompts]
-    cache = Cache(target, len(texts), max(limits))
-    read_prompts(target, texts, cache)
-    batch, going = list(range(len(texts))), set(range(len(texts)))
-    while going:
+    choose(rows, position, logits) returns the tokens of these rows (a tensor) behind a position."""
+    device = target.token_embd.device
+    lengths = torch.tensor([len(p) for p in prompts])
+    texts = torch.zeros(len(prompts), int(lengths.max()) + count, dtype=torch.long)
+    for i, prompt in enumerate(prompts):
+        texts[i, :len(prompt)] = torch.tensor(prompt)
+    cache = Cache(target, len(prompts), texts.shape[1])
+    texts, shortest, lengths = texts.to(device), int(lengths.min()), lengths.to(device)
+    limits, ends = lengths + count, torch.tensor(sorted(ends), device=device)
+    read_prompts(target, texts, shortest - 1, cache)
+    batch = torch.arange(len(texts), device=device)
+    going = torch.ones_like(batch, dtype=torch.bool)
+    while len(batch):
         at = cache.used
-        column = [[texts[i][min(at, len(texts[i]) - 1)]] for i in batch]
-        hidden = target.hidden(torch.tensor(column, device=cache.k.device), cache)[:, 0]
-        asked = [k for k, i in enumerate(batch) if i in going and len(texts[i]) == at + 1]
-        if asked:
-            logits = F.linear(hidden[asked], target.head())
-            asked = [batch[k] for k in asked]
-            for i, token in zip(asked, choose(asked, at, logits).tolist()):
-                texts[i].append(token)
-                if token in ends or len(texts[i]) == limits[i]:
-                    going.remove(i)
-        if going and len(going) <= LEAVE * len(batch):
-            kept = [k for k, i in enumerate(batch) if i in going]
+        hidden = target.hidden(texts[batch, at, None], cache)[:, 0]
+        asked = (going[batch] & (lengths[batch] == at + 1)).nonzero()[:, 0]
+        if len(asked):
+            rows = batch[asked]
+            token = choose(rows, at, F.linear(hidden[asked], target.head()))
+            texts[rows, at + 1] = token
+            lengths[rows] += 1
+            going[rows] = ~torch.isin(token, ends) & (lengths[rows] < limits[rows])
+        kept = going[batch].nonzero()[:, 0]
+        if len(kept) <= LEAVE * len(batch):
             cache.keep(kept)
-            batch = [batch[k] for k in kept]
-    return texts
+            batch = batch[kept]
+    return [text[:n] for text, n in zip(texts.tolist(), lengths.tolist())]
 
 
 class Opinions:
-    """Chooses the likeliest tokens, and keeps what else was likely: arrays as in a shard."""
+    """Chooses tokens at each row's temperature from the TOP likeliest, and keeps what was likely:
+    arrays as in a shard. temperatures [rows]; 0 takes the likeliest."""
 
-    def __init__(self, rows, length):
-        self.top_id = np.zeros((rows, length, TOP), np.int32)
-        self.top_logp = np.zeros((rows, length, TOP), np.float16)
+    def __init__(self, temperatures, length, device, seed):
+        self.temperatures = torch.tensor(temperatures, device=device)[:, None]
+        self.generator = torch.Generator(device).manual_seed(seed)
+        shape = (len(temperatures), length, TOP)
+        self.top_id = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.top_logp = torch.zeros(shape, dtype=torch.float16, device=device)
 
     def choose(self, rows, position, logits):
-        for at in range(0, len(rows), TOP_ROWS):
-            part, these = logits[at:at + TOP_ROWS], rows[at:at + TOP_ROWS]
+        step = len(rows) if logits.is_cuda else TOP_ROWS
+        chosen = []
+        for at in range(0, len(rows), step):
+            part, these = logits[at:at + step], rows[at:at + step]
             values, index = top_of(part, TOP)
+            values, n = values.float(), index.shape[1]  # a smaller vocabulary fills its own part
             total = torch.logsumexp(part.float(), -1, keepdim=True)
-            n = index.shape[1]  # a vocabulary smaller than TOP fills only its own part
             self.top_logp[these, position] = -65504
-            self.top_logp[these, position, :n] = (values.float() - total).clamp(min=-65504).cpu()
-            self.top_id[these, position, :n] = index.cpu()
-        return self.top_id[rows, position, 0]
+            self.top_logp[these, position, :n] = (values - total).clamp(min=-65504).half()
+            self.top_id[these, position, :n] = index.int()
+            noise = torch.empty_like(values).exponential_(generator=self.generator).log_().neg_()
+            best = (values + self.temperatures[these] * noise).argmax(-1, keepdim=True)
+            chosen.append(index.gather(1, best)[:, 0])
+        return torch.cat(chosen)
 
 
 def batches(args, tokenizer, exclusion):
@@ -104,11 +119,13 @@ def batches(args, tokenizer, exclusion):
     return result
 
 
-def write_batch(args, target, rows, tokenizer, path):
-    """Answers a batch; writes its shard and its answers. Returns the number of the answers'
-    tokens."""
+def answer_batch(args, target, rows, tokenizer, seed):
+    """Answers a batch. Returns its answers (JSON lines), its shard's arrays, and the number of the
+    answers' tokens."""
     ends = Chat(tokenizer).ends
-    opinions = Opinions(len(rows), max(len(p) for _, p in rows) + args.tokens)
+    rng = random.Random(seed)
+    opinions = Opinions([rng.choice(args.temperatures) for _ in rows],
+                        max(len(p) for _, p in rows) + args.tokens, args.torch_device, seed)
     texts = written(target, [p for _, p in rows], args.tokens, ends, opinions.choose)
     answers = [text[len(p):] for text, (_, p) in zip(texts, rows)]
     lines = [{"id": task["id"], "finish": "stop" if ids[-1] in ends else "length",
@@ -118,13 +135,18 @@ def write_batch(args, target, rows, tokenizer, path):
                        KINDS.index(task["id"].split("-")[0]))
                       for text, (task, p) in zip(texts, rows)])
     length = data["tokens"].shape[1]
+    data["top_id"] = opinions.top_id[:, :length].cpu().numpy()
+    data["top_logp"] = opinions.top_logp[:, :length].cpu().numpy()
+    return lines, data, sum(map(len, answers))
+
+
+def write_batch(path, lines, data):
+    """The answers first: a batch whose shard is there is complete."""
     path.with_suffix(".jsonl").write_text(
         "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
     part = path.with_suffix(".part.npz")
-    np.savez_compressed(part, **data, top_id=opinions.top_id[:, :length],
-                        top_logp=opinions.top_logp[:, :length])
+    np.savez_compressed(part, **data)
     os.replace(part, path)
-    return sum(map(len, answers))
 
 
 def answer(args):
@@ -136,13 +158,18 @@ def answer(args):
     exclusion = Exclusion(args.exclude)
     work = batches(args, tokenizer, exclusion)
     target = load_gguf(args.target, args.torch_dtype, args.torch_device)
-    for number, rows in enumerate(work):
-        path = out / f"{args.prefix}{number:05d}.npz"
-        if path.exists():
-            continue
-        began = time.monotonic()
-        count = write_batch(args, target, rows, tokenizer, path)
-        seconds = time.monotonic() - began
-        print(f"{path.name} of {len(work)}: {len(rows)} answers of {count} tokens, prompts up to "
-              f"{len(rows[-1][1])}, {count / seconds:.0f} tokens/s", flush=True)
+    with ThreadPoolExecutor() as pool:  # a shard is compressed while the next batch is answered
+        writes = []
+        for number, rows in enumerate(work):
+            path = out / f"{args.prefix}{number:05d}.npz"
+            if path.exists():
+                continue
+            began = time.monotonic()
+            lines, data, count = answer_batch(args, target, rows, tokenizer, args.seed + number)
+            writes.append(pool.submit(write_batch, path, lines, data))
+            seconds = time.monotonic() - began
+            print(f"{path.name} of {len(work)}: {len(rows)} answers of {count} tokens, prompts up "
+                  f"to {len(rows[-1][1])}, {count / seconds:.0f} tokens/s", flush=True)
+        for write in writes:
+            write.result()
     print(f"{sum(map(len, work))} answers; {exclusion.refused} refused (--exclude)")

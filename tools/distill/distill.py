@@ -95,6 +95,8 @@ def add_answer(commands):
     p.add_argument("--cache", type=int, default=130000,
                    help="positions of all answers at once, at most; bounds the memory")
     p.add_argument("--tokens", type=int, default=224, help="of an answer, at most")
+    p.add_argument("--temperatures", type=float, nargs="+", default=[0.0],
+                   help="each answer has one of these by chance; 0 takes the likeliest token")
     p.add_argument("--length", type=int, default=1024,
                    help="tokens of prompt and answer; tasks that need more are passed over")
     p.add_argument("--seed", type=int, default=1)

@@ -36,7 +36,7 @@ def texts_of(path):
     paragraph."""
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     if Path(path).suffix in (".jsonl", ".json"):
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if line.strip():
                 yield from strings_of(json.loads(line))
     else:

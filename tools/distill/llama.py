@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for each length
+
 LONGEST_WRITTEN_OUT = 1024  # positions; more need too much memory for all pairs
 
 
@@ -104,27 +106,33 @@ class Llama(nn.Module):
     def head(self):
         return self.token_embd if self.output is None else self.output
 
-    def rope(self, x, positions):
-        """x [batch, heads, T, head_dim] rotated by its positions [T]."""
+    def turns(self, start, count):
+        """Cosines and sines [count, head_dim / 2] of the positions from `start` on."""
+        positions = torch.arange(start, start + count, device=self.frequencies.device)
         angles = positions[:, None].float() * self.frequencies
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return angles.cos(), angles.sin()
+
+    def rope(self, x, turns):
+        """x [batch, heads, T, head_dim] rotated by its positions' turns."""
+        cos, sin = (t.to(x.dtype) for t in turns)
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
     def norm(self, x, weight):
+        if x.is_cuda:  # one kernel
+            return F.rms_norm(x, weight.shape, weight.to(x.dtype), self.config.eps)
         y = x.float()
         y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.config.eps)
         return y.to(x.dtype) * weight
 
-    def attention(self, block, x, layer, cache):
+    def attention(self, block, x, layer, cache, turns):
         c = self.config
         b, t, _ = x.shape
         start = cache.used if cache else 0
-        positions = torch.arange(start, start + t, device=x.device)
         q = F.linear(x, block.attn_q).view(b, t, c.heads, c.head_dim).transpose(1, 2)
         k = F.linear(x, block.attn_k).view(b, t, c.kv_heads, c.head_dim).transpose(1, 2)
         v = F.linear(x, block.attn_v).view(b, t, c.kv_heads, c.head_dim).transpose(1, 2)
-        q, k = self.rope(q, positions), self.rope(k, positions)
+        q, k = self.rope(q, turns), self.rope(k, turns)
         group = c.heads // c.kv_heads
         if cache:
             cache.k[layer, :, :, start:start + t] = k
@@ -143,8 +151,9 @@ class Llama(nn.Module):
         if cache and cache.used and tokens.shape[1] != 1:
             raise ValueError("with a cache in use one position a call")
         x = F.embedding(tokens, self.token_embd)
+        turns = self.turns(cache.used if cache else 0, tokens.shape[1])
         for layer, block in enumerate(self.blk):
-            x = x + self.attention(block, self.norm(x, block.attn_norm), layer, cache)
+            x = x + self.attention(block, self.norm(x, block.attn_norm), layer, cache, turns)
             h = self.norm(x, block.ffn_norm)
             x = x + F.linear(F.silu(F.linear(h, block.ffn_gate)) * F.linear(h, block.ffn_up),
                              block.ffn_down)

@@ -12,6 +12,7 @@ import os
 import random
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -195,4 +196,5 @@ def load_shards(folders):
     if not paths:
         raise ValueError(f"{', '.join(map(str, folders))}: no shards: run `teach --out` or "
                          "`label --out` first")
-    return [dict(np.load(p)) for p in paths]
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda p: dict(np.load(p)), paths))

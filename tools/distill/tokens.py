@@ -51,6 +51,7 @@ class Tokenizer:
         template = reader.get_field("tokenizer.chat_template")
         self.template = template.contents() if template else None
         self.bytes = byte_alphabet()
+        self.known = {}  # words and their tokens
         self.specials_re = re.compile("|".join(map(re.escape, sorted(self.special, key=len,
                                                                      reverse=True))) or r"(?!)")
 
@@ -69,7 +70,9 @@ class Tokenizer:
             return self._merge_scores(text.replace(" ", "\u2581"))
         ids = []
         for word in WORDS.findall(text):
-            ids += self._merge_ranks([self.bytes[b] for b in word.encode()])
+            if word not in self.known:
+                self.known[word] = self._merge_ranks([self.bytes[b] for b in word.encode()])
+            ids += self.known[word]
         return ids
 
     def _merge_ranks(self, parts):

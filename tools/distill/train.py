@@ -83,25 +83,26 @@ class CandidateLoss(torch.autograd.Function):
     hidden [n, width], weight [candidates, width], bias [candidates]; index [n, k] candidates of the
     teacher's tokens and p [n, k] their weights, 0 for those that are none."""
 
-    PART = 512
+    PART, PART_GPU = 512, 8192
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, index, p):
         d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=torch.float32)
-        loss = 0.0
-        for at in range(0, len(hidden), CandidateLoss.PART):
-            part = slice(at, at + CandidateLoss.PART)
+        loss = torch.zeros((), device=hidden.device)
+        step = CandidateLoss.PART_GPU if hidden.is_cuda else CandidateLoss.PART
+        for at in range(0, len(hidden), step):
+            part = slice(at, at + step)
             logits = F.linear(hidden[part], weight).float().add_(bias)
             mine = logits.gather(1, index[part])
             total = torch.logsumexp(logits, 1, keepdim=True)
-            loss += float((p[part] * (total - mine)).sum())
+            loss += (p[part] * (total - mine)).sum()
             d = logits.sub_(total).exp_().mul_(p[part].sum(1, keepdim=True))
             d.scatter_add_(1, index[part], -p[part])
             d = d.to(hidden.dtype)
             d_hidden[part] = d @ weight
             d_weight += d.T @ hidden[part]
         ctx.save_for_backward(d_hidden, d_weight)
-        return hidden.new_tensor(loss, dtype=torch.float32)
+        return loss
 
     @staticmethod
     def backward(ctx, scale):
@@ -158,17 +159,22 @@ def optimizer_of(student, peak):
 class Batches:
     """Batches of about `budget` positions, from one shard each, padding cut off. A pass takes every
     row once, in an order that depends on the seed and the pass only, so training that goes on gets
-    what it would have got."""
+    what it would have got. All shards stay in the device's memory."""
 
-    def __init__(self, folders, budget, seed):
+    def __init__(self, folders, budget, seed, device="cpu"):
         self.shards, self.budget, self.seed = load_shards(folders), budget, seed
-        for shard in self.shards:
-            shard["top_id"] = np.ascontiguousarray(shard["top_id"][..., :LEARN_TOP])
-            shard["top_logp"] = np.ascontiguousarray(shard["top_logp"][..., :LEARN_TOP])
-            shard["wanted"] = np.zeros_like(shard["given"])
-            shard["wanted"][:, :-1] = ~shard["given"][:, 1:]
         self.largest = max(int(s["top_id"].max()) for s in self.shards)
         self.rows = sum(len(s["tokens"]) for s in self.shards)
+        for shard in self.shards:
+            wanted = np.zeros_like(shard["given"])
+            wanted[:, :-1] = ~shard["given"][:, 1:]
+            # behind each row's last wanted position, 0 without one
+            shard["end"] = (wanted * np.arange(1, wanted.shape[1] + 1)).max(1)
+            shard["wanted"] = torch.from_numpy(wanted).to(device)
+            shard["tokens"] = torch.from_numpy(shard["tokens"]).to(device)
+            for k in ("top_id", "top_logp"):
+                learnt = np.ascontiguousarray(shard[k][..., :LEARN_TOP])
+                shard[k] = torch.from_numpy(learnt).to(device)
 
     def order(self, number):
         """[(shard, rows)] of a pass."""
@@ -182,7 +188,7 @@ class Batches:
         return [result[i] for i in rng.permutation(len(result))]
 
     def steps(self, start, stop):
-        """(step, batch) of steps start to stop - 1."""
+        """(step, batch) of steps start to stop - 1; batch None: none of its positions counts."""
         step, number = 0, 0
         while step < stop:
             for i, rows in self.order(number):
@@ -193,11 +199,12 @@ class Batches:
 
     def batch(self, i, rows):
         shard = self.shards[i]
-        wanted = shard["wanted"][rows]
-        length = int(np.flatnonzero(wanted.any(0)).max()) + 1 if wanted.any() else 1
+        length = int(shard["end"][rows].max())
+        if not length:
+            return None
+        rows = torch.from_numpy(rows).to(shard["tokens"].device)
         tokens, top_id, top_logp, wanted = (
-            torch.from_numpy(shard[k][rows, :length])
-            for k in ("tokens", "top_id", "top_logp", "wanted"))
+            shard[k][rows, :length] for k in ("tokens", "top_id", "top_logp", "wanted"))
         return tokens.long(), top_id.long(), top_logp, wanted
 
 
@@ -238,8 +245,8 @@ def first_student(args):
 
 
 def take_step(state, batch, args, generator):
-    """One step of the optimizer; returns the loss."""
-    tokens, top_id, top_logp, wanted = (b.to(args.torch_device) for b in batch)
+    """One step of the optimizer; returns the loss, which may still be computed."""
+    tokens, top_id, top_logp, wanted = batch
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate(state.step, args.steps, args.lr, args.cooldown)
     bf16 = args.torch_dtype == torch.bfloat16
@@ -251,32 +258,32 @@ def take_step(state, batch, args, generator):
     torch.nn.utils.clip_grad_norm_(state.student.parameters(), 1.0)
     state.optimizer.step()
     state.step += 1
-    return loss.item()
+    return loss.detach()
 
 
 def train(args):
     """Trains and writes args.out; returns the loss of each step that this call has made."""
     torch.manual_seed(args.seed)
     state = State(args)
-    batches = Batches(args.data, args.batch, args.seed)
+    batches = Batches(args.data, args.batch, args.seed, args.torch_device)
     if batches.largest >= state.student.config.vocab:
         raise ValueError(f"{args.data}: made with another vocabulary than the student's")
     losses, seen, began = [], 0, time.monotonic()
     saved = began
     for step, batch in batches.steps(state.step, args.steps):
         generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
-        if batch[3].any():
+        if batch:
             losses.append(take_step(state, batch, args, generator))
+            seen += batch[0].numel()
         else:
             state.step += 1
-        seen += batch[0].numel()
         if state.step % args.log_every == 0 or state.step == args.steps:
             recent = losses[-args.log_every:]
             print(json.dumps({"step": state.step,
-                              "loss": round(sum(recent) / max(1, len(recent)), 4),
+                              "loss": round(float(sum(recent)) / max(1, len(recent)), 4),
                               "tokens_per_s": round(seen / (time.monotonic() - began))}),
                   flush=True)
         if time.monotonic() - saved > args.save_every or state.step == args.steps:
             state.save()
             saved = time.monotonic()
-    return losses
+    return [float(loss) for loss in losses]
