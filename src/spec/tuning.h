@@ -54,7 +54,7 @@
     /* half -1.2 % dear, double unclear */                                                    \
     T(g, REAL, FROM_ONE, trees_fade, 0.9, "share of the sums of past trees kept at a tree")   \
     /* half unclear, double unclear */                                                        \
-    T(g, REAL, FROM_ONE, width_gain, 0.85, "misses with twice the nodes a level / with once") \
+    T(g, REAL, SCALED, width_gain, 0.42, "misses of w nodes: the chance of one, to the power 1 + this log2 w") \
     /* half -5.2 % cold, double +5.3 % weak */
 
 /* control.c: which tree. The slack: SpecEdge's 94.2 ms leave room for 5 forwards of 11 ms beside

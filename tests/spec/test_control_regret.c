@@ -42,7 +42,8 @@ typedef struct life {
     ft_rng rng;
     bool ran, tried; /* the last step was a run; a tree was sent */
     double us, tokens;
-    double accept;     /* of the present text */
+    double accept;     /* of the present text: of a level with one node */
+    double width_gain; /* of wider levels, see miss_of() */
     const char *ranks; /* the same, replayed; [n_ranks] */
     size_t n_ranks, at;
 } life;
@@ -101,9 +102,11 @@ static double mean_taken(const world *w)
     return 1 + w->tails * (sum / n - 1);
 }
 
+/* Of a level with so many nodes. The ranks of three pairs of models (`foretoken record positions`)
+ * have gains between 0.38 and 0.6. */
 static double miss_of(const life *l, double width)
 {
-    return fmin((1 - l->accept) * pow(width, -0.4), 1);
+    return pow(1 - l->accept, 1 + l->width_gain * log2(width));
 }
 
 /* Nodes of a tree that the text goes through. */
@@ -235,6 +238,7 @@ static void next_text(life *l, const world *w, ft_rng *rng)
 {
     const double logit = log(w->accept / (1 - w->accept)) + w->spread * ft_rng_normal(rng);
     l->accept = 1 / (1 + exp(-logit));
+    l->width_gain = 0.35 + 0.25 * ft_rng_unit(rng);
     if (w->replays) {
         l->ranks = texts.rank[ft_rng_below(rng, texts.n)];
         l->n_ranks = strlen(l->ranks);
@@ -347,7 +351,7 @@ static void test_one_machine(void **state)
 {
     const world w = {.spread = 0.6, .noise = 0.08, .tails = 0.03};
     (void)state;
-    check("one machine", lives_here(w), (regret){0.05, 0.04, 0.045, 0});
+    check("one machine", lives_here(w), (regret){0.065, 0.055, 0.05, 0});
 }
 
 /* A busy machine, whose passes with nodes take a share more than those without. */
@@ -355,21 +359,21 @@ static void test_busy_machine(void **state)
 {
     const world w = {.spread = 0.6, .noise = 0.2, .tails = 0.08, .cold = 3, .with_nodes = 0.2};
     (void)state;
-    check("busy machine", lives_here(w), (regret){0.065, 0.045, 0.155, 0});
+    check("busy machine", lives_here(w), (regret){0.08, 0.06, 0.15, 0});
 }
 
 static void test_replay(void **state)
 {
     const world w = {.noise = 0.08, .tails = 0.03, .replays = true, .accept = 0.5};
     (void)state;
-    check("recorded texts", lives_here(w), (regret){0.085, 0.1, 0.09, 0});
+    check("recorded texts", lives_here(w), (regret){0.085, 0.105, 0.075, 0});
 }
 
 static void test_networks(void **state)
 {
     const world w = {.spread = 0.6, .noise = 0.08, .tails = 0.03};
     (void)state;
-    check("networks", lives_there(w), (regret){0.06, 0.035, 0.085, 0});
+    check("networks", lives_there(w), (regret){0.065, 0.055, 0.075, 0});
 }
 
 int main(void)
