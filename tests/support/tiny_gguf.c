@@ -14,6 +14,7 @@
 #include "ggml.h"
 #include "gguf.h"
 #include "llama.h"
+#include "support/device.h"
 
 #define TOKEN_BYTES 48 /* more than the longest token text, NUL included */
 
@@ -43,7 +44,7 @@ static tiny_gguf_opts with_defaults(const tiny_gguf_opts *opts)
     o.n_layer = or_default(o.n_layer, 2);
     o.n_embd = or_default(o.n_embd, ggml_blck_size(o.type) > 128 ? 256 : 128);
     o.n_ff = or_default(o.n_ff, 2 * o.n_embd);
-    o.n_head = or_default(o.n_head, o.n_embd / 32);
+    o.n_head = or_default(o.n_head, o.n_embd / (test_device() ? 64 : 32));
     o.n_head_kv = or_default(o.n_head_kv, o.n_head > 1 ? o.n_head / 2 : 1);
     o.head_dim = or_default(o.head_dim, o.n_embd / o.n_head);
     o.n_vocab = or_default(o.n_vocab, 320);

@@ -21,7 +21,8 @@ typedef struct tiny_gguf_opts {
     uint32_t n_layer;      /* [2] */
     uint32_t n_embd;       /* [128; 256 for types with 256-element blocks] */
     uint32_t n_ff;         /* [2 n_embd] */
-    uint32_t n_head;       /* [n_embd / 32] */
+    uint32_t n_head;       /* [n_embd / 32; with test_device() n_embd / 64: CUDA's flash attention
+                               has head sizes of real models only] */
     uint32_t n_head_kv;    /* [n_head / 2] */
     uint32_t head_dim;     /* [n_embd / n_head] */
     uint32_t n_vocab;      /* [320], at least 259 */
