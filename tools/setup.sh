@@ -7,12 +7,15 @@
 #   FORETOKEN_CACHE  where ggml, libllama and the demo models live   ($XDG_CACHE_HOME/foretoken)
 #   FT_PORTABLE=1    CPU flags for any x86-64-v3 machine instead of this one
 #   FT_VULKAN=1      ggml with its Vulkan backend, in a cache folder of its own
+#   FT_CUDA=1        the same with its CUDA backend: NVIDIA's compiler nvcc must be in PATH
 #   FT_XGRAMMAR=0    without XGrammar: constraints (JSON, grammars) are refused
 
 FT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 FT_CACHE=${FORETOKEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foretoken}
 FT_PORTABLE=${FT_PORTABLE:-0}
-FT_VULKAN=${FT_VULKAN:-0}
+FT_BACKEND="" # of ggml, beside those for the CPU and RPC
+[ "${FT_VULKAN:-0}" = 1 ] && FT_BACKEND=vulkan
+[ "${FT_CUDA:-0}" = 1 ] && FT_BACKEND=${FT_BACKEND:+$FT_BACKEND-}cuda
 FT_PACKAGES_BUILD="build-essential cmake ninja-build pkg-config python3 python3-venv ca-certificates
     curl libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libgnutls28-dev libjansson-dev liblapacke-dev
     libsqlite3-dev libgmp-dev libxxhash-dev liburing-dev libcurl4-openssl-dev"
@@ -44,16 +47,15 @@ ft_packages() {
 }
 
 # The compiled libraries depend on the CPU unless portable, and on how they are configured (rpc: with
-# ggml's RPC backend; noamx: without its AMX products; vulkan: with its Vulkan backend), so the cache folder's name does too.
+# ggml's RPC backend; noamx: without its AMX products; vulkan, cuda: with that backend), so the cache folder's name does too.
 ft_llama_key() {
-    local version flags vulkan=""
-    [ "$FT_VULKAN" = 1 ] && vulkan=-vulkan
+    local version flags backend=${FT_BACKEND:+-$FT_BACKEND}
     version=$(sed -n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt")
     if [ "$FT_PORTABLE" = 1 ]; then
-        echo "libllama-$version-rpc$vulkan-portable"
+        echo "libllama-$version-rpc$backend-portable"
     else
         flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d' ' -f1)
-        echo "libllama-$version-rpc-noamx$vulkan-native-$flags"
+        echo "libllama-$version-rpc-noamx$backend-native-$flags"
     fi
 }
 
@@ -141,12 +143,26 @@ ft_xgrammar() {
     FT_XGRAMMAR_PREFIX="$dir"
 }
 
+# Sets what ft_llama needs to know about FT_BACKEND: `backend`, `include` and `minutes`.
+ft_llama_backend() {
+    case $FT_BACKEND in
+    vulkan) minutes=30 include=" -include $FT_ROOT/tools/vulkan_layer_settings.h" ;;
+    cuda)
+        minutes=60
+        command -v nvcc >/dev/null ||
+            ft_die "FT_CUDA=1 needs NVIDIA's compiler nvcc in PATH (CUDA toolkit, with the headers and libraries of cuBLAS)"
+        ;;
+    *) ft_die "FT_VULKAN=1 and FT_CUDA=1 exclude each other: each tests one backend" ;;
+    esac
+    backend=-DGGML_${FT_BACKEND^^}=ON
+}
+
 # Sets FT_LLAMA_PREFIX: empty if CMake finds ggml and llama by itself, else the cached build.
 ft_llama() {
-    local venv native=ON vulkan=OFF include="" minutes=5 log="$FT_CACHE/llama.log"
+    local venv native=ON backend="" include="" minutes=5 log="$FT_CACHE/llama.log"
     FT_LLAMA_PREFIX=""
-    if [ "$FT_VULKAN" = 1 ]; then
-        vulkan=ON minutes=30 include=" -include $FT_ROOT/tools/vulkan_layer_settings.h"
+    if [ -n "$FT_BACKEND" ]; then
+        ft_llama_backend
     elif [ "${FT_SYSTEM_LLAMA:-1}" = 1 ] &&
         cmake -S "$FT_ROOT/tools/probe" -B "$FT_CACHE/probe" >/dev/null 2>&1; then
         ft_say "using the system's ggml and libllama"
@@ -164,7 +180,7 @@ ft_llama() {
         {
             ft_pip "$venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-build.txt" &&
                 PATH="$venv/bin:$PATH" \
-                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DGGML_VULKAN=$vulkan -DLLAVA_BUILD=OFF
+                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native $backend -DLLAVA_BUILD=OFF
                         -DCMAKE_C_FLAGS=-U__AMX_INT8__ '-DCMAKE_CXX_FLAGS=-U__AMX_INT8__$include'" \
                     ft_pip "$venv" --no-cache-dir --no-build-isolation --no-binary llama-cpp-python \
                     -r "$FT_ROOT/tools/requirements-llama.txt"
