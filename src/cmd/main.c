@@ -115,6 +115,15 @@ static void set_log_level(const ft_command *command)
             ft_log_set_level((ft_log_level)i);
 }
 
+/* ggml's CUDA backend (0.25.3) is wrong on an H200 with programmatic dependent launch: a row of some
+ * passes is another one's. And it ends with an illegal instruction when it replays graphs. Who sets
+ * the first variable decides; the second counts if it is there at all. */
+static void tame_cuda(void)
+{
+    (void)setenv("GGML_CUDA_PDL", "0", 0);
+    (void)setenv("GGML_CUDA_DISABLE_GRAPHS", "1", 0);
+}
+
 static void find_models(void)
 {
     const ft_hub_env env = {.home = getenv("HOME"),
@@ -165,6 +174,7 @@ int main(int argc, char **argv)
     const bool help = strcmp(first, "help") == 0;
     int n_words;
     ft_cmd_quiet_libraries();
+    tame_cuda();
     const ft_command *command = find(words, &n_words);
     if (command) {
         set_log_level(command);
