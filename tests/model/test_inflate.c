@@ -39,13 +39,14 @@ static void check_logits(const tiny_gguf_opts *opts, uint32_t n_layer, bool flas
     char *in = tiny_gguf_temp(opts), *out = tiny_temp_path();
     int32_t tokens[N];
     uint32_t n_vocab = 0, n_vocab_out = 0;
+    const oracle_way way = {.device = "none", .flash = flash};
     ft_rng rng;
     ft_rng_init(&rng, 5);
     for (int i = 0; i < N; i++)
         tokens[i] = (int32_t)ft_rng_below(&rng, 259);
     inflate(in, out, n_layer);
-    float *a = oracle_logits(in, "none", tokens, N, flash, &n_vocab);
-    float *b = oracle_logits(out, "none", tokens, N, flash, &n_vocab_out);
+    float *a = oracle_logits(in, way, tokens, N, &n_vocab);
+    float *b = oracle_logits(out, way, tokens, N, &n_vocab_out);
     assert_int_equal(n_vocab, n_vocab_out);
     for (size_t i = 0; i < (size_t)N * n_vocab; i++)
         if (a[i] != b[i])

@@ -15,29 +15,31 @@ static void die(const char *what)
     exit(2);
 }
 
-static struct llama_context *open_context(struct llama_model *model, uint32_t n, bool flash)
+static struct llama_context *open_context(struct llama_model *model, oracle_way way, uint32_t n)
 {
     struct llama_context_params params = llama_context_default_params();
     params.n_ctx = n + 64;
-    params.n_batch = params.n_ubatch = n;
+    params.n_batch = n;
+    params.n_ubatch = way.batch ? way.batch : n;
     params.n_threads = params.n_threads_batch = 1; /* more wait for each other on busy machines */
-    params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.flash_attn_type =
+        way.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     return llama_init_from_model(model, params);
 }
 
-float *oracle_logits(const char *path, const char *device, const int32_t *tokens, uint32_t n,
-                     bool flash, uint32_t *n_vocab)
+float *oracle_logits(const char *path, oracle_way way, const int32_t *tokens, uint32_t n,
+                     uint32_t *n_vocab)
 {
     ft_devices devices;
     ggml_backend_dev_t list[FT_DEVICES_MAX + 1] = {NULL}; /* NULL ends it */
     struct llama_model_params params = llama_model_default_params();
-    if (ft_devices_find(device, NULL, &devices) != FT_OK)
-        die(device);
+    if (ft_devices_find(way.device, NULL, &devices) != FT_OK)
+        die(way.device);
     memcpy(list, devices.dev, devices.n * sizeof *list);
     params.devices = list;
     params.n_gpu_layers = devices.n ? -1 : 0;
     struct llama_model *model = llama_model_load_from_file(path, params);
-    struct llama_context *ctx = model ? open_context(model, n, flash) : NULL;
+    struct llama_context *ctx = model ? open_context(model, way, n) : NULL;
     if (!ctx)
         die(path);
     struct llama_batch batch = llama_batch_init((int32_t)n, 0, 1);
