@@ -20,6 +20,7 @@
 
 #include <jansson.h>
 
+#include "support/device.h"
 #include "support/http_client.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
@@ -129,7 +130,8 @@ static void test_own_drafts(void **state)
         assert_int_equal(metric(metrics, "own_accepted_tokens_total") > 0, i);
         assert_int_equal(program_stop(&server), 0);
     }
-    assert_string_equal(text[0], text[1]);
+    if (!test_device()) /* there, rounding may choose between two tokens: cmd/test_device.c */
+        assert_string_equal(text[0], text[1]);
     assert_true(passes[1] < passes[0]);
     free(text[0]);
     free(text[1]);

@@ -64,6 +64,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define PADDING (512 / 32 * 34 + 128) /* bytes of 512 numbers in Q8_0, and their alignment */
+
 static const int32_t text[32] = {5, 9, 77, 3, 42, 42, 8, 100, 200, 17, 5, 6, 7, 8, 9, 10};
 
 static void refuse(ft_engine *engine, ft_segment *s, size_t n, ft_status expected)
@@ -249,7 +251,9 @@ static void test_kv_types(void **state)
             fail_msg("type %d: %g between routes, %g from f16", types[i], routes, halves);
         ft_engine_stats stats;
         ft_engine_get_stats(engine, &stats);
-        assert_int_equal(stats.kv_bytes, bytes[i]);
+        /* A device may make room behind a tensor: CUDA's kernels read quantized rows of 512. */
+        assert_in_range(stats.kv_bytes, bytes[i],
+                        bytes[i] + (test_device() ? 2 * hp->n_layer * PADDING : 0));
         ft_engine_destroy(engine);
         ft_engine_destroy(portable);
     }

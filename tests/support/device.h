@@ -5,7 +5,8 @@
 #ifndef FT_TESTS_DEVICE_H
 #define FT_TESTS_DEVICE_H
 
-/* What FT_TEST_DEVICE names, such as "CUDA0"; NULL: none, and tests use RPC servers. */
+/* What FT_TEST_DEVICE names, such as "CUDA0"; NULL: none, and tests use RPC servers. "RPC0": an RPC
+ * server on loopback, which shows without a GPU what a device does (support/load_on_device.c). */
 const char *test_device(void);
 
 #endif
