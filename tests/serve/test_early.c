@@ -33,25 +33,28 @@ typedef struct script {
     uint32_t gone_behind; /* the round behind whose verdict the stream is lost; 0: none */
 } script;
 
-static void reference_make(test_text *ref, ft_verifier *v, uint64_t seed)
+/* False: the text is not clear. */
+static bool reference_make(test_text *ref, ft_verifier *v, uint64_t seed)
 {
-    local_client *c = malloc(sizeof *c);
     test_edge none = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     test_text_random(ref, PROMPT_TOK, seed);
     const ft_msg_open open = local_open_msg(ref, 0.8f, seed, LONG_TOK);
+    if (!test_prompt_clear(ref, &open.sampling, LONG_TOK))
+        return false;
+    local_client *c = malloc(sizeof *c);
     local_open(c, v, &open, "me");
     while (ref->finish == FT_FINISH_NONE)
         assert_true(local_round(c, &none, ref));
     local_close(c);
     free(c);
+    return true;
 }
 
-/* The first whose text is long. */
+/* The first whose text is long and clear. */
 static uint64_t reference_find(test_text *ref, ft_verifier *v, uint64_t seed)
 {
     for (;; seed++) {
-        reference_make(ref, v, seed);
-        if (ref->finish == FT_FINISH_LENGTH)
+        if (reference_make(ref, v, seed) && ref->finish == FT_FINISH_LENGTH)
             return seed;
     }
 }

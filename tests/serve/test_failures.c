@@ -133,8 +133,8 @@ static bool has_token(const test_text *text, int32_t token)
     return false;
 }
 
-/* Texts that go on for MAX_TOK tokens, made by a verifier of their own, and a token that is in none
- * of them. */
+/* Clear texts that go on for MAX_TOK tokens, made by a verifier of their own, and a token that is
+ * in none of them. */
 static member *make_members(void)
 {
     member *all = calloc(MEMBERS, sizeof *all);
@@ -149,7 +149,8 @@ static member *make_members(void)
             m->text = m->ref;
             const ft_msg_open open = open_of(m);
             test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
-            local_generate(v, &open, &edge, &m->ref);
+            if (test_prompt_clear(&m->ref, &open.sampling, MAX_TOK))
+                local_generate(v, &open, &edge, &m->ref);
         } while (m->ref.finish != FT_FINISH_LENGTH);
         m->edge = test_edge_make(TEST_DRAFT_PERFECT, &m->ref, target.n_vocab, i);
         m->edge.max_tree = 3;

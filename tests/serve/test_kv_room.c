@@ -30,7 +30,7 @@ static ft_verifier *start(ft_verifier_opts opts)
     return test_verifier_start(opts);
 }
 
-/* A text that goes on for RUN_TOK tokens, made by a verifier of its own. */
+/* A clear text that goes on for RUN_TOK tokens, made by a verifier of its own. */
 static void make_text(test_text *text, uint64_t *seed)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
@@ -38,7 +38,8 @@ static void make_text(test_text *text, uint64_t *seed)
         test_text_random(text, PROMPT_TOK, ++*seed);
         const ft_msg_open open = local_open_msg(text, 0.8f, *seed, RUN_TOK);
         test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
-        local_generate(v, &open, &edge, text);
+        if (test_prompt_clear(text, &open.sampling, RUN_TOK))
+            local_generate(v, &open, &edge, text);
     } while (text->finish != FT_FINISH_LENGTH);
     ft_verifier_destroy(v);
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support/count_allocs.h"
+#include "support/device.h"
 #include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
@@ -66,7 +67,8 @@ static void reference(member *m, ft_verifier *plain, float temperature, uint64_t
     do {
         test_text_random(&m->ref, PROMPT_TOK, seed += 1000);
         ft_msg_open open = local_open_msg(&m->ref, temperature, 5, TEXT_TOK);
-        local_generate(plain, &open, &none, &m->ref);
+        if (test_prompt_clear(&m->ref, &open.sampling, TEXT_TOK))
+            local_generate(plain, &open, &none, &m->ref);
     } while (m->ref.n < PROMPT_TOK + TEXT_TOK / 2);
 }
 
@@ -344,7 +346,7 @@ static void test_other_vocabulary(void **state)
 static void test_no_allocation(void **state)
 {
     enum { LONG = 400, STEP = 8 };
-    if (!COUNTS_ALLOCS) {
+    if (!COUNTS_ALLOCS || test_device()) { /* a device's library allocates as it likes */
         print_message("SKIPPED: allocations cannot be counted in this build\n");
         skip();
     }

@@ -54,17 +54,39 @@ static void ask(test_text *text, uint64_t seed)
     text->finish = FT_FINISH_NONE;
 }
 
+/* What the user says in each turn so that the answer is clear. */
+static void find_clear_turns(uint64_t seed[TURNS])
+{
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
+    static test_text text, before;
+    ft_msg_open open;
+    memset(&text, 0, sizeof text);
+    for (uint64_t i = 0; i < TURNS; i++) {
+        before = text;
+        seed[i] = i;
+        do {
+            text = before;
+            ask(&text, seed[i] += TURNS);
+            open = local_open_msg(&text, 0.7f, 5, ANSWER);
+        } while (!test_prompt_clear(&text, &open.sampling, ANSWER));
+        (void)turn(v, &text, "me", TEST_DRAFT_NONE);
+    }
+    ft_verifier_destroy(v);
+}
+
 static void test_next_turn_pays_for_what_is_new(void **state)
 {
     static test_text text[2];
+    uint64_t seed[TURNS];
     (void)state;
+    find_clear_turns(seed);
     for (int style = 0; style < TEST_DRAFT_STYLES; style++) {
         for (int off = 0; off < 2; off++) {
             ft_verifier *v = test_verifier_start((ft_verifier_opts){.no_prefix_cache = off});
             uint32_t had = 0; /* tokens that were computed in the turn before */
             memset(&text[off], 0, sizeof text[off]);
             for (uint64_t i = 0; i < TURNS; i++) {
-                ask(&text[off], i);
+                ask(&text[off], seed[i]);
                 uint32_t n = text[off].n;
                 cost paid = turn(v, &text[off], "me", (test_style)style);
                 assert_int_equal(paid.cached, off ? 0 : had / BLOCK * BLOCK);
@@ -116,6 +138,18 @@ static void test_tenants_are_apart(void **state)
     ft_verifier_destroy(v);
 }
 
+/* The first seed whose n random tokens get a clear text of `max_tok` tokens. */
+static uint64_t find_clear(uint32_t n, float temperature, uint64_t seed, uint32_t max_tok)
+{
+    const ft_msg_sampling s = {.temperature = temperature, .top_p = 1, .seed = seed};
+    uint64_t which = 0;
+    static test_text text;
+    do
+        test_text_random(&text, n, which++);
+    while (!test_prompt_clear(&text, &s, max_tok));
+    return which - 1;
+}
+
 /* Sessions at the same time share what is settled, and end in any order. */
 static void test_shared_while_running(void **state)
 {
@@ -123,9 +157,10 @@ static void test_shared_while_running(void **state)
     test_edge edge = test_edge_make(TEST_DRAFT_MIXED, NULL, target.n_vocab, 1);
     static test_text text[3];
     local_client c[3];
+    const uint64_t seed = find_clear(200, 0.7f, 5, ANSWER);
     (void)state;
     for (int i = 0; i < 3; i++) {
-        test_text_random(&text[i], 200, 3);
+        test_text_random(&text[i], 200, seed);
         ft_msg_open open = local_open_msg(&text[i], 0.7f, 5, ANSWER);
         local_open(&c[i], v, &open, "me");
         local_wait_opened(&c[i]);
@@ -154,9 +189,10 @@ static void test_pressure_leaves_what_it_can(void **state)
     test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     static test_text text[2], ref;
     local_client c[2];
+    const uint64_t seed = find_clear(240, 0, 1, 10);
     (void)state;
     for (int i = 0; i < 2; i++)
-        test_text_random(&text[i], 240, (uint64_t)i);
+        test_text_random(&text[i], 240, seed + (uint64_t)i);
     ref = text[0];
     ft_msg_open open = local_open_msg(&ref, 0, 1, 10);
     local_generate(v, &open, &edge, &ref);

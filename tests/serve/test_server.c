@@ -214,16 +214,28 @@ typedef struct member {
 #define MEMBERS 64
 #define NEW_TOK 24
 
-/* Each text alone, in a session without drafts, one after the other. */
+/* A clear text, alone in a session without drafts, and its prompt. open: as long, as hot and with
+ * the seed of this message. */
+static void make_reference(net *n, ft_msg_open open, test_text *ref, test_text *prompt)
+{
+    uint64_t which = open.sampling.seed;
+    do {
+        test_text_random(ref, open.n_prompt, which);
+        test_text_init(prompt, ref->token, ref->n);
+        which += 1000;
+    } while (!test_prompt_clear(prompt, &open.sampling, open.max_tokens));
+    open.prompt = prompt->token;
+    remote_whole(n, &open, ref);
+}
+
+/* One after the other. */
 static void make_references(member *all, net *n)
 {
     for (uint32_t i = 0; i < MEMBERS; i++) {
         member *m = &all[i];
         m->temperature = i % 2 ? 0.8f : 0;
-        test_text_random(&m->ref, 1 + (i * 29) % 120, i);
-        test_text_init(&m->text, m->ref.token, m->ref.n);
-        const ft_msg_open open = local_open_msg(&m->ref, m->temperature, i, NEW_TOK);
-        remote_whole(n, &open, &m->ref);
+        m->text.n = 1 + (i * 29) % 120;
+        make_reference(n, local_open_msg(&m->text, m->temperature, i, NEW_TOK), &m->ref, &m->text);
         m->edge = test_edge_make(TEST_DRAFT_MIXED, &m->ref, target.n_vocab, i);
     }
 }
@@ -456,10 +468,9 @@ static void test_resume_over_the_wire(void **state)
     remote r;
     test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
-    test_text_random(&ref, 30, 4);
-    text = ref;
-    ft_msg_open open = local_open_msg(&ref, 0.8f, 4, 12);
-    remote_whole(&n, &open, &ref);
+    text.n = 30;
+    ft_msg_open open = local_open_msg(&text, 0.8f, 4, 12);
+    make_reference(&n, open, &ref, &text);
 
     open = local_open_msg(&text, 0.8f, 4, 12);
     remote_open(&r, &n, &open);
@@ -537,10 +548,9 @@ static void test_drain(void **state)
     ft_error err = {0};
     test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
-    test_text_random(&ref, 30, 4);
-    text = ref;
-    ft_msg_open open = local_open_msg(&ref, 0.8f, 4, 12);
-    remote_whole(&n, &open, &ref);
+    text.n = 30;
+    ft_msg_open open = local_open_msg(&text, 0.8f, 4, 12);
+    make_reference(&n, open, &ref, &text);
     open = local_open_msg(&text, 0.8f, 4, 12);
     remote_open(&r, &n, &open);
     assert_true(remote_round(&r, &plain, &text));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts through the verifier do not depend on drafts, on company in the batch, on KV pressure, nor
 // on where rounds are cut; they end where they must.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,29 +12,38 @@
 #include <cmocka.h>
 
 #include "engine/products.h"
+#include "support/device.h"
 #include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
-/* An open message whose filters depend on the seed. */
+/* An open message whose filters depend on the seed. None on a device: there rounding decides what
+ * is at a filter's edge. */
 static ft_msg_open open_msg(const test_text *text, float temperature, uint64_t seed,
                             uint32_t max_tok)
 {
     ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
+    if (test_device())
+        return open;
     open.sampling.top_k = seed % 2 ? 40 : 0;
     open.sampling.top_p = seed % 3 == 1 ? 0.9f : 1;
     open.sampling.min_p = seed % 5 == 2 ? 0.01f : 0;
     return open;
 }
 
-/* The text without any draft, in a verifier of its own. */
+/* The text without any draft, in a verifier of its own, behind a prompt that makes it clear. */
 static test_text *reference(uint32_t n_prompt, float temperature, uint64_t seed, uint32_t max_tok)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     test_text *text = malloc(sizeof *text);
-    test_text_random(text, n_prompt, seed);
-    ft_msg_open open = open_msg(text, temperature, seed, max_tok);
     test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, seed);
+    ft_msg_open open;
+    uint64_t which = seed;
+    do {
+        test_text_random(text, n_prompt, which);
+        open = open_msg(text, temperature, seed, max_tok);
+        which += 1000;
+    } while (!test_prompt_clear(text, &open.sampling, max_tok));
     local_generate(v, &open, &edge, text);
     assert_true(text->n > n_prompt);
     ft_verifier_destroy(v);
@@ -466,7 +476,8 @@ static void test_logprobs(void **state)
         assert_true(test_text_equal(&text[run], ref));
         local_close(&c);
     }
-    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    for (size_t i = 0; i < sizeof got[0] / sizeof *got[0]; i++)
+        assert_true(fabsf(got[0][i] - got[1][i]) <= 2 * test_rounding());
     free(ref);
     ft_verifier_destroy(v);
 }

@@ -12,6 +12,8 @@
 
 #include "base/log.h"
 #include "llama.h"
+#include "support/clear.h"
+#include "support/device.h"
 #include "support/tiny_gguf.h"
 
 test_target target;
@@ -20,7 +22,8 @@ static void drop_log(enum ggml_log_level level, const char *text, void *ctx) {}
 
 int test_target_setup(void **state)
 {
-    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .embd_as_type = true, .seed = 7};
+    const tiny_gguf_opts opts = {
+        .type = test_device() ? GGML_TYPE_F32 : GGML_TYPE_Q4_0, .embd_as_type = true, .seed = 7};
     char *path = tiny_gguf_temp(&opts);
     const ft_model_opts load = {.path = path};
     ft_error err = {0};
@@ -31,6 +34,8 @@ int test_target_setup(void **state)
         ft_vocab_load(path, &err, &target.vocab) != FT_OK)
         fail_msg("%s", err.message);
     target.n_vocab = (uint32_t)ft_vocab_size(target.vocab);
+    if (test_device())
+        target.clear = test_clear_create(path);
     unlink(path);
     free(path);
     return 0;
@@ -39,9 +44,20 @@ int test_target_setup(void **state)
 int test_target_teardown(void **state)
 {
     (void)state;
+    test_clear_destroy(target.clear);
     ft_vocab_destroy(target.vocab);
     ft_model_destroy(target.model);
     return 0;
+}
+
+float test_rounding(void)
+{
+    return target.clear ? test_clear_rounding(target.clear) : 0;
+}
+
+bool test_prompt_clear(const struct test_text *prompt, const ft_msg_sampling *s, uint32_t max_tok)
+{
+    return !target.clear || test_clear_prompt(target.clear, prompt, s, max_tok);
 }
 
 ft_verifier_opts test_verifier_opts(ft_verifier_opts opts)

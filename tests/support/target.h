@@ -8,16 +8,28 @@
 
 #include "serve/verifier.h"
 
+struct test_text; /* support/rounds.h */
+
 typedef struct test_target {
-    ft_model *model; /* of weights whose kernels are batch-invariant */
+    ft_model *model; /* of weights whose kernels are batch-invariant; on test_device() in F32, where
+                        the device rounds least */
     ft_vocab *vocab;
     uint32_t n_vocab;
+    struct test_clear *clear; /* what test_prompt_clear needs; NULL without a device */
 } test_target;
 
 /* The one model of a test program: from setup to teardown, which are cmocka's of a group. */
 extern test_target target;
 int test_target_setup(void **state);
 int test_target_teardown(void **state);
+
+/* How far a logit may be off on test_device(): as far as libllama's there are from its own on the
+ * CPU, in this run. 0 without a device: there every pass gives the same bits. */
+float test_rounding(void);
+/* Whether the text behind this prompt is the same in every batch: the best token leads the second
+ * one by more than rounding can take from it, everywhere (support/clear.h). Without a device every
+ * text is. */
+bool test_prompt_clear(const struct test_text *prompt, const ft_msg_sampling *s, uint32_t max_tok);
 
 /* opts with model, vocabulary, and where they are 0 the machine's clock, one thread and a context
  * of 512 filled in. */
