@@ -5,7 +5,9 @@
 // whichever is more; and from the same weights in F32 no further than TRUTH of the distance of
 // libllama's worse way. Of K-quants only the last: what they are multiplied with is rounded in
 // other blocks than libllama's. On test_device(), whose products depend on the batch, libllama has
-// a third way: flash attention, PIECE tokens at a time.
+// a third way: flash attention, PIECE tokens at a time. CUDA sums products with F16 weights in F16,
+// in an order that depends on the matrix, and ours are joined. Two such sums are independent, so
+// from libllama's way ours may be twice as far as its worse way is from F32.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,6 +146,8 @@ static void check_way(const file_case *c, const struct way *way, const theirs *t
         error = more(error, oracle_nmse(t->by[i], c->exact, n));
         nmse = fmin(nmse, oracle_nmse(ours, t->by[i], n));
     }
+    if (t->n == WAYS && c->limit == 0)
+        limit = more(limit, 2 * error);
     error = more(TRUTH * error, c->floor);
     double nmse_exact = oracle_nmse(ours, c->exact, n);
     print_message("%-22s %-8s nmse %.2e (libllama's spread %.2e, limit %.2e), from F32 "
