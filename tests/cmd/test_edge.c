@@ -18,6 +18,7 @@
 
 #include <jansson.h>
 
+#include "support/device.h"
 #include "support/http_client.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
@@ -394,7 +395,8 @@ static void test_predictions(void **state)
                           "type", "content", "content", answer_text(plain)),
                 200, error);
         const json_t *usage = json_object_get(predicted, "usage");
-        assert_string_equal(answer_text(predicted), answer_text(plain));
+        if (!test_device()) /* there, rounding may choose between two tokens: test_device.c */
+            assert_string_equal(answer_text(predicted), answer_text(plain));
         assert_true(
             json_integer_value(json_object_get(json_object_get(usage, "completion_tokens_details"),
                                                "accepted_prediction_tokens")) > 0);

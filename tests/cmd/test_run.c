@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "support/device.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
 
@@ -100,10 +101,10 @@ static void test_every_way_to_draft(void **state)
         assert_non_null(o);
         const char *mine = json_string_value(json_object_get(o, "text"));
         assert_non_null(mine);
-        if (text)
-            assert_string_equal(mine, text);
-        else
+        if (!text)
             text = strdup(mine);
+        else if (!test_device()) /* there, rounding may choose between two tokens: test_device.c */
+            assert_string_equal(mine, text);
         check_speed(o);
         double rounds = program_number(o, "rounds");
         assert_true(ways[i].drafts || rounds == 0);
@@ -290,6 +291,8 @@ static void test_verbose(void **state)
 
 /* ---- what is kept ---- */
 
+#define ON_CPU "--device none --device-draft none" /* devices pack nothing */
+
 /* Packed weights are in the cache folder, where a second start finds them; the text is the same. */
 static void test_pack_cache(void **state)
 {
@@ -300,11 +303,11 @@ static void test_pack_cache(void **state)
     assert_non_null(mkdtemp(cache));
     snprintf(folder, sizeof folder, "%s/foretoken/packed", cache);
     assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
-    json_t *without = run("--no-pack-cache", &status);
+    json_t *without = run("--no-pack-cache " ON_CPU, &status);
     assert_int_equal(status, 0);
     assert_int_not_equal(access(folder, F_OK), 0);
     for (int i = 0; i < 2; i++) {
-        json_t *o = run("", &status);
+        json_t *o = run(ON_CPU, &status);
         assert_int_equal(status, 0);
         assert_string_equal(json_string_value(json_object_get(o, "text")),
                             json_string_value(json_object_get(without, "text")));
