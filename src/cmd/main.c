@@ -115,9 +115,9 @@ static void set_log_level(const ft_command *command)
             ft_log_set_level((ft_log_level)i);
 }
 
-/* ggml's CUDA backend (0.25.3) is wrong on an H200 with programmatic dependent launch: a row of some
- * passes is another one's. And it ends with an illegal instruction when it replays graphs. Who sets
- * the first variable decides; the second counts if it is there at all. */
+/* ggml's CUDA backend (0.25.3) is wrong on an H200 with programmatic dependent launch: some rows of
+ * some passes are. And it ends with an illegal instruction when it replays graphs. Who sets the
+ * first variable decides; the second counts if it is there at all. */
 static void tame_cuda(void)
 {
     (void)setenv("GGML_CUDA_PDL", "0", 0);
