@@ -115,9 +115,9 @@ static void set_log_level(const ft_command *command)
             ft_log_set_level((ft_log_level)i);
 }
 
-/* ggml's CUDA backend (0.25.3) is wrong on an H200 with programmatic dependent launch: some rows of
- * some passes are. And it ends with an illegal instruction when it replays graphs. Who sets the
- * first variable decides; the second counts if it is there at all. */
+/* Two features of ggml's CUDA backend (0.25.3) fail on an H200. With programmatic dependent launch
+ * some rows of a pass are wrong. Replayed graphs end with an illegal instruction. A user can switch
+ * the first one on again; ggml only looks whether the second variable exists. */
 static void tame_cuda(void)
 {
     (void)setenv("GGML_CUDA_PDL", "0", 0);

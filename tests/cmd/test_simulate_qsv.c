@@ -31,9 +31,8 @@ static int write_config(const char *file, int replays)
 {
     char path[1024];
     json_t *root = json_load_file(shipped(file, path), 0, NULL);
-    if (replays)
-        json_object_set_new(json_object_get(json_object_get(root, "constants"), "replays"), "value",
-                            json_integer(replays));
+    json_object_set_new(json_object_get(json_object_get(root, "constants"), "replays"), "value",
+                        json_integer(replays));
     json_object_set_new(json_object_get(root, "uplinks_kbit_s"), "value",
                         json_pack("[i, i]", 100, 5000));
     const int failed = json_dump_file(root, config, 0);

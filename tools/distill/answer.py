@@ -19,7 +19,7 @@ from exclude import Exclusion
 from label import prompt_of, rectangle, top_of
 from llama import Cache, load_gguf
 from prompts import lines_of
-from teach import KINDS, TOP
+from teach import KINDS, TOP, draw
 from tokens import Chat, open_tokenizer
 
 READ_ROWS = 16  # of a prompt's pass on a CPU: more need more memory and are not faster
@@ -95,9 +95,8 @@ class Opinions:
             self.top_logp[these, position] = -65504
             self.top_logp[these, position, :n] = (values - total).clamp(min=-65504).half()
             self.top_id[these, position, :n] = index.int()
-            noise = torch.empty_like(values).exponential_(generator=self.generator).log_().neg_()
-            best = (values + self.temperatures[these] * noise).argmax(-1, keepdim=True)
-            chosen.append(index.gather(1, best)[:, 0])
+            best = draw(values, self.temperatures[these], self.generator)
+            chosen.append(index.gather(1, best[:, None])[:, 0])
         return torch.cat(chosen)
 
 

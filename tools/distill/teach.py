@@ -135,6 +135,13 @@ class Plan:
         return [Row(kind, self, rng) for kind in kinds]
 
 
+def draw(values, temperature, generator):
+    """Places of tokens that are drawn from logits [..., n] at temperatures that fit them
+    (Gumbel-max); at 0 the likeliest."""
+    noise = torch.empty_like(values).exponential_(generator=generator).log_().neg_()
+    return (values + temperature * noise).argmax(-1)
+
+
 @torch.no_grad()
 def write_rows(teacher, rows, length, generator):
     """Lets the rows run in step; fills their tokens and returns the teacher's top candidates."""
@@ -151,9 +158,7 @@ def write_rows(teacher, rows, length, generator):
         top_logp[:, position] = -65504  # a vocabulary smaller than TOP fills only its own part
         top_logp[:, position, :ids.shape[1]] = logp.clamp(min=-65504).cpu().numpy()
         temperature = torch.tensor([row.temperature() for row in rows], device=device)
-        noise = torch.empty_like(logits).exponential_(generator=generator).log_().neg_()
-        drawn = torch.argmax(logits + temperature[:, None] * noise, -1)  # Gumbel-max; 0 is greedy
-        sampled = drawn.tolist()
+        sampled = draw(logits, temperature[:, None], generator).tolist()
     return top_id, top_logp
 
 

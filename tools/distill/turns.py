@@ -12,7 +12,7 @@ from exclude import Exclusion
 from label import top_of
 from llama import load_gguf
 from prompts import read_turns
-from teach import read_openers
+from teach import draw, read_openers
 from tokens import Chat, open_tokenizer
 
 TEMPERATURES = (0.6, 0.8, 1.0)
@@ -21,13 +21,10 @@ SHORTEST = 4  # words of a turn
 
 
 def drawing(temperature, generator):
-    """A `choose` for written(): Gumbel-max over the likeliest tokens."""
+    """A `choose` for written(): draws from the likeliest tokens."""
     def choose(rows, position, logits):
         values, index = top_of(logits, DRAWN)
-        noise = torch.empty_like(values, dtype=torch.float32)
-        noise = noise.exponential_(generator=generator).log_().neg_()
-        best = (values.float() / temperature + noise).argmax(-1, keepdim=True)
-        return index.gather(1, best)[:, 0]
+        return index.gather(1, draw(values.float(), temperature, generator)[:, None])[:, 0]
     return choose
 
 
