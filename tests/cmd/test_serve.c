@@ -99,20 +99,6 @@ static void test_same_text_as_an_edge(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
-/* The value of a metric that is there. */
-static long metric(int port, const char *name)
-{
-    http_response r;
-    char line[100];
-    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
-    snprintf(line, sizeof line, "\nforetoken_%s ", name);
-    const char *at = strstr(r.body.data, line);
-    assert_non_null(at);
-    long value = atol(at + strlen(line));
-    http_response_deinit(&r);
-    return value;
-}
-
 /* The server drafts for clients that cannot: the same text, in fewer passes. */
 static void test_own_drafts(void **state)
 {
@@ -126,8 +112,8 @@ static void test_own_drafts(void **state)
         int port = program_wait_port(&server, "api url=");
         assert_true(metrics > 0 && port > 0);
         text[i] = complete(port, 0.8);
-        passes[i] = metric(metrics, "pass_rows_count");
-        assert_int_equal(metric(metrics, "own_accepted_tokens_total") > 0, i);
+        passes[i] = http_metric(metrics, "pass_rows_count");
+        assert_int_equal(http_metric(metrics, "own_accepted_tokens_total") > 0, i);
         assert_int_equal(program_stop(&server), 0);
     }
     if (!test_device()) /* there, rounding may choose between two tokens: cmd/test_device.c */
@@ -206,15 +192,15 @@ static void test_keys(void **state)
     expect(port, 401, "");
     assert_int_equal(ask_as(port, "token-of-nobody-", ""), 401);
     assert_int_equal(ask_as(edges, "any", ""), 200);
-    assert_int_equal(metric(metrics, "prefix_hit_tokens_total"), 0);
+    assert_int_equal(http_metric(metrics, "prefix_hit_tokens_total"), 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
-    assert_true(metric(metrics, "prefix_hit_tokens_total") > 0);
+    assert_true(http_metric(metrics, "prefix_hit_tokens_total") > 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":3"), 200);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":5"), 403);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":9"), 403);
-    assert_int_equal(metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 3);
+    assert_int_equal(http_metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 3);
     assert_int_equal(
-        metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
+        http_metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
     write_keys(path, "{\"keys\": []}");
     kill(server.pid, SIGHUP);
     assert_true(program_wait_number(&server, "keys not reloaded", "1 to ") > 0);
@@ -483,8 +469,9 @@ static void test_memory_goes_back(void **state)
     enum { MIB = 1 << 20 };
     const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .n_ctx_train = 1 << 18};
     char *wide = tiny_gguf_temp(&opts); /* bodies are as large as the context allows */
-    program server = program_start((const char *[]){"serve", "-m", wide, "-t", "1", "--port", "0",
-                                                    "-c", "262144", "--http-port", "0", NULL});
+    program server =
+        program_start((const char *[]){"serve", "-m", wide, "-t", "1", "--port", "0", "-c",
+                                       "262144", "--http-port", "0", "--device", "none", NULL});
     const int port = program_wait_port(&server, "api url=");
     assert_true(port > 0);
     send_garbage(port, 1000); /* threads and their stacks */

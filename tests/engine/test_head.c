@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "engine/engine_internal.h" /* to make its backend fail */
 #include "ggml-cpu.h"
+#include "support/device.h"
 #include "support/rpc_server.h"
 #include "support/tiny_gguf.h"
 
@@ -235,16 +236,17 @@ static void test_failed_run(void **state)
     free(path);
 }
 
-static void test_device(void **state)
+static void test_on_device(void **state)
 {
     tiny_gguf_opts opts = {.seed = 71};
     ft_error err = {0};
-    const char *endpoints = rpc_servers_start();
-    if (!endpoints)
+    const char *device = test_device(), *endpoints = device ? NULL : rpc_servers_start();
+    if (!device && !endpoints)
         skip();
-    must(ft_devices_add_rpc(endpoints, &err), &err);
+    if (endpoints)
+        must(ft_devices_add_rpc(endpoints, &err), &err);
     char *path = tiny_gguf_temp(&opts);
-    fixture *f = open_fixture(path, "RPC0", FT_ATTN_AUTO);
+    fixture *f = open_fixture(path, device ? device : "RPC0", FT_ATTN_AUTO);
     ft_segment s[N_SEQS];
     uint32_t n = make_segments(f, s), row = n - 1;
     must(ft_engine_forward(f->engine, s, N_SEQS, &err), &err);
@@ -269,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_failed_run),
-        cmocka_unit_test(test_device),
+        cmocka_unit_test(test_on_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

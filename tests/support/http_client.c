@@ -5,6 +5,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,10 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/device.h"
 
 bool http_client_open(http_client *c, int port)
 {
@@ -22,7 +29,7 @@ bool http_client_open_from(http_client *c, int port, unsigned host)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
     struct sockaddr_in from = {.sin_family = AF_INET};
-    struct timeval limit = {.tv_sec = 60};
+    struct timeval limit = {.tv_sec = test_patience_s(60)};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
     *c = (http_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .port = port};
@@ -185,4 +192,17 @@ int http_ask(int port, const char *method, const char *path, const char *headers
               http_client_response(&c, strcmp(method, "HEAD") == 0, r);
     http_client_close(&c);
     return ok ? r->status : 0;
+}
+
+long http_metric(int port, const char *name)
+{
+    http_response r;
+    char line[100];
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    snprintf(line, sizeof line, "\nforetoken_%s ", name);
+    const char *at = strstr(r.body.data, line);
+    assert_non_null(at);
+    long value = atol(at + strlen(line));
+    http_response_deinit(&r);
+    return value;
 }

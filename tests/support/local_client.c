@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "support/device.h"
+
 #define WAIT_S 120 /* a hang is a failure, not a slow machine */
 
 /* ---- callbacks ---- */
@@ -132,10 +134,10 @@ static void wait_count(local_client *c, const uint32_t *count, uint32_t n)
 {
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
-    at.tv_sec += WAIT_S;
+    at.tv_sec += test_patience_s(WAIT_S);
     while (*count < n && c->n_gone == 0)
         if (pthread_cond_timedwait(&c->changed, &c->lock, &at) != 0) {
-            fprintf(stderr, "waited %d s for an answer\n", WAIT_S);
+            fprintf(stderr, "waited %d s for an answer\n", test_patience_s(WAIT_S));
             abort();
         }
 }
