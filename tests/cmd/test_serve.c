@@ -18,8 +18,7 @@
 #include <cmocka.h>
 // clang-format on
 
-#include <jansson.h>
-
+#include "support/api_client.h"
 #include "support/device.h"
 #include "support/http_client.h"
 #include "support/program.h"
@@ -44,31 +43,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static char *text_of(const http_response *r)
-{
-    json_t *json = json_loads(r->body.data, 0, NULL);
-    const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    assert_non_null(text);
-    char *copy = strdup(text);
-    json_decref(json);
-    return copy;
-}
-
-/* What the API at `port` says at this temperature. The caller frees. */
-static char *complete(int port, double temperature)
-{
-    char body[200];
-    http_response r;
-    snprintf(body, sizeof body,
-             "{\"prompt\":\"once upon a time\",\"max_tokens\":24,\"seed\":9,\"temperature\":%.1f}",
-             temperature);
-    assert_int_equal(http_ask(port, "POST", TEXT, "", body, &r), 200);
-    char *text = text_of(&r);
-    http_response_deinit(&r);
-    return text;
-}
-
 static void test_same_text_as_an_edge(void **state)
 {
     char address[32];
@@ -82,7 +56,7 @@ static void test_same_text_as_an_edge(void **state)
     int edges = program_wait_port(&edge, "foretoken edge");
     assert_true(own > 0 && edges > 0);
     for (int i = 0; i < 2; i++) {
-        char *a = complete(own, i * 0.8), *b = complete(edges, i * 0.8);
+        char *a = api_complete(own, i * 0.8), *b = api_complete(edges, i * 0.8);
         assert_string_equal(a, b);
         free(a);
         free(b);
@@ -111,9 +85,9 @@ static void test_own_drafts(void **state)
         int metrics = program_wait_number(&server, "metrics host=", "port=");
         int port = program_wait_port(&server, "api url=");
         assert_true(metrics > 0 && port > 0);
-        text[i] = complete(port, 0.8);
-        passes[i] = http_metric(metrics, "pass_rows_count");
-        assert_int_equal(http_metric(metrics, "own_accepted_tokens_total") > 0, i);
+        text[i] = api_complete(port, 0.8);
+        passes[i] = api_metric(metrics, "pass_rows_count");
+        assert_int_equal(api_metric(metrics, "own_accepted_tokens_total") > 0, i);
         assert_int_equal(program_stop(&server), 0);
     }
     if (!test_device()) /* there, rounding may choose between two tokens: cmd/test_device.c */
@@ -192,15 +166,15 @@ static void test_keys(void **state)
     expect(port, 401, "");
     assert_int_equal(ask_as(port, "token-of-nobody-", ""), 401);
     assert_int_equal(ask_as(edges, "any", ""), 200);
-    assert_int_equal(http_metric(metrics, "prefix_hit_tokens_total"), 0);
+    assert_int_equal(api_metric(metrics, "prefix_hit_tokens_total"), 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
-    assert_true(http_metric(metrics, "prefix_hit_tokens_total") > 0);
+    assert_true(api_metric(metrics, "prefix_hit_tokens_total") > 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":3"), 200);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":5"), 403);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":9"), 403);
-    assert_int_equal(http_metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 3);
+    assert_int_equal(api_metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 3);
     assert_int_equal(
-        http_metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
+        api_metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
     write_keys(path, "{\"keys\": []}");
     kill(server.pid, SIGHUP);
     assert_true(program_wait_number(&server, "keys not reloaded", "1 to ") > 0);
@@ -379,11 +353,11 @@ static void test_full_disk(void **state)
                                        "--port", "0", "--trace", trace, NULL});
     const int port = program_wait_port(&edge, "foretoken edge");
     assert_true(port > 0);
-    char *wanted = complete(port, 0.8);
+    char *wanted = api_complete(port, 0.8);
     limit(edge.pid, RLIMIT_FSIZE, 4096); /* such as it has written already */
-    char *before = complete(port, 0.8);
+    char *before = api_complete(port, 0.8);
     assert_int_not_equal(program_wait_number(&edge, "rounds are not recorded", ""), -1);
-    char *after = complete(port, 0.8);
+    char *after = api_complete(port, 0.8);
     assert_string_equal(before, wanted);
     assert_string_equal(after, wanted);
     assert_int_equal(program_stop(&edge), 0);
@@ -403,14 +377,14 @@ static void test_open_files(void **state)
         (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0", NULL});
     const int port = program_wait_port(&server, "api url=");
     assert_true(port > 0);
-    char *wanted = complete(port, 0.8);
+    char *wanted = api_complete(port, 0.8);
     limit(server.pid, RLIMIT_NOFILE, 64);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < MANY; i++) /* the kernel takes them, whoever accepts them */
             assert_true(http_client_open(&c[i], port));
         for (int i = 0; i < MANY; i++)
             http_client_close(&c[i]);
-        char *text = complete(port, 0.8);
+        char *text = api_complete(port, 0.8);
         assert_string_equal(text, wanted);
         free(text);
     }
@@ -517,7 +491,7 @@ static void test_priorities(void **state)
                                                     "--metrics", "0", "--http-port", "0", NULL});
     const int port = program_wait_port(&server, "api url=");
     assert_true(port > 0);
-    free(complete(port, 0)); /* all threads of the start have begun */
+    free(api_complete(port, 0)); /* all threads of the start have begun */
     for (int i = 0; i < 8; i++) {
         assert_true(http_client_open(&c[i], port));
         assert_true(http_client_request(&c[i], "POST", TEXT, "",

@@ -14,10 +14,8 @@
 #include <cmocka.h>
 // clang-format on
 
-#include <jansson.h>
-
+#include "support/api_client.h"
 #include "support/device.h"
-#include "support/http_client.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
 
@@ -62,25 +60,6 @@ static program serve(bool draft)
                                           NULL});
 }
 
-/* What the API at `port` says. The caller frees. */
-static char *complete(int port, double temperature)
-{
-    char body[200];
-    http_response r;
-    snprintf(body, sizeof body,
-             "{\"prompt\":\"once upon a time\",\"max_tokens\":24,\"seed\":9,\"temperature\":%.1f}",
-             temperature);
-    assert_int_equal(http_ask(port, "POST", "/v1/completions", "", body, &r), 200);
-    json_t *json = json_loads(r.body.data, 0, NULL);
-    const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
-    const char *text = json_string_value(json_object_get(choice, "text"));
-    assert_true(text && strlen(text) > 0);
-    char *copy = strdup(text);
-    json_decref(json);
-    http_response_deinit(&r);
-    return copy;
-}
-
 static void test_drafts(void **state)
 {
     char *plain[2], *own, *edges, address[32];
@@ -88,19 +67,21 @@ static void test_drafts(void **state)
     snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
     int metrics = program_wait_number(&server, "metrics host=", "port=");
     int port = program_wait_port(&server, "api url=");
-    for (int i = 0; i < 2; i++)
-        plain[i] = complete(port, 0.8 * i);
-    assert_int_equal(http_metric(metrics, "accepted_tokens_total"), 0);
+    for (int i = 0; i < 2; i++) {
+        plain[i] = api_complete(port, 0.8 * i);
+        assert_true(strlen(plain[i]) > 0);
+    }
+    assert_int_equal(api_metric(metrics, "accepted_tokens_total"), 0);
     program edge =
         program_start((const char *[]){"edge", "--server", address, "-md", model, "-t", "1",
                                        "--port", "0", "--draft", "3", "--device", device(), NULL});
     const int edge_port = program_wait_port(&edge, "foretoken edge");
     for (int i = 0; i < 2; i++) {
-        edges = complete(edge_port, 0.8 * i);
+        edges = api_complete(edge_port, 0.8 * i);
         assert_string_equal(edges, plain[i]);
         free(edges);
     }
-    assert_true(http_metric(metrics, "accepted_tokens_total") > 0);
+    assert_true(api_metric(metrics, "accepted_tokens_total") > 0);
     assert_int_equal(program_stop(&edge), 0);
     assert_int_equal(program_stop(&server), 0);
 
@@ -108,12 +89,12 @@ static void test_drafts(void **state)
     metrics = program_wait_number(&server, "metrics host=", "port=");
     port = program_wait_port(&server, "api url=");
     for (int i = 0; i < 2; i++) {
-        own = complete(port, 0.8 * i);
+        own = api_complete(port, 0.8 * i);
         assert_string_equal(own, plain[i]);
         free(own);
         free(plain[i]);
     }
-    assert_true(http_metric(metrics, "own_accepted_tokens_total") > 0);
+    assert_true(api_metric(metrics, "own_accepted_tokens_total") > 0);
     assert_int_equal(program_stop(&server), 0);
 }
 

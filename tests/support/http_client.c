@@ -5,9 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +12,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "support/device.h"
 
@@ -192,17 +187,4 @@ int http_ask(int port, const char *method, const char *path, const char *headers
               http_client_response(&c, strcmp(method, "HEAD") == 0, r);
     http_client_close(&c);
     return ok ? r->status : 0;
-}
-
-long http_metric(int port, const char *name)
-{
-    http_response r;
-    char line[100];
-    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
-    snprintf(line, sizeof line, "\nforetoken_%s ", name);
-    const char *at = strstr(r.body.data, line);
-    assert_non_null(at);
-    long value = atol(at + strlen(line));
-    http_response_deinit(&r);
-    return value;
 }

@@ -49,7 +49,5 @@ void http_response_deinit(http_response *r);
 /* One request on a connection of its own; returns the status, 0 where none came. */
 int http_ask(int port, const char *method, const char *path, const char *headers, const char *body,
              http_response *r);
-/* The value of foretoken's metric `name` at a port with /metrics; without one the test fails. */
-long http_metric(int port, const char *name);
 
 #endif
