@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded by ./check on Mesa's software device; it stands between ggml and Vulkan's loader.
-// Buffers are not destroyed: ggml leaves descriptors in its sets that no shader reads, as Vulkan
-// allows, but Mesa 22.3 uses all of a set, and where a buffer is gone it ends by SIGSEGV. Their
-// memory is freed as always. And who asks again and again whether a pass is over waits a while each
-// time: ggml does, and would take one processor from the device. Stateless.
+// Buffers are not destroyed. ggml leaves descriptors in its sets that no shader reads, as Vulkan
+// allows. Mesa 22.3 uses all of a set, and where a buffer is gone it ends by SIGSEGV. The memory of
+// buffers is freed as always.
+// Who asks whether a pass is over waits a while each time. ggml asks again and again, and would
+// take one processor from the device. Stateless.
 #include <dlfcn.h>
 #include <string.h>
 
