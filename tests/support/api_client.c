@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One HTTP request for each call, on a connection of its own. Stateless.
 #include "support/api_client.h"
 
 #include <setjmp.h>
