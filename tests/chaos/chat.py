@@ -20,17 +20,17 @@ FILLER = "The quick brown fox jumps over the lazy dog, and then it sleeps in the
 
 
 class Ask:
-    """One completion to ask for; the text is a function of this."""
+    """One completion to ask for; the text is a function of this. more: further fields of the request."""
 
-    def __init__(self, prompt, seed, max_tokens):
+    def __init__(self, prompt, seed, max_tokens, **more):
         self.key = (prompt, seed, max_tokens)
         self.body = {"prompt": prompt, "seed": seed, "max_tokens": max_tokens, "temperature": 0.8,
-                     "stream": True, "stream_options": {"include_usage": True}}
+                     "stream": True, "stream_options": {"include_usage": True}, **more}
 
 
-def asks(n, seed, max_tokens, before=""):
+def asks(n, seed, max_tokens, before="", **more):
     """n different ones; `before` begins each prompt."""
-    return [Ask(f"{before}{WORDS[i % len(WORDS)]}", seed + i, max_tokens) for i in range(n)]
+    return [Ask(f"{before}{WORDS[i % len(WORDS)]}", seed + i, max_tokens, **more) for i in range(n)]
 
 
 class Answer:
@@ -39,6 +39,7 @@ class Answer:
     def __init__(self, ask):
         self.ask = ask
         self.text = ""
+        self.tokens, self.leads = [], []  # if logprobs of 2 were asked for: of each token, what it is worth over the other
         self.finish = self.error = None
         self.usage = {}
         self.began = time.monotonic()
@@ -78,6 +79,9 @@ class Answer:
                 self.times.append(time.monotonic())
                 self.text += choice["text"]
             self.finish = choice["finish_reason"] or self.finish
+            logprobs = choice.get("logprobs") or {"tokens": [], "top_logprobs": []}
+            self.tokens += logprobs["tokens"]
+            self.leads += [max(two.values()) - min(two.values()) for two in logprobs["top_logprobs"]]
 
 
 def chat(port, ask, source="127.0.0.1", on_piece=None, timeout_s=TIMEOUT_S):

@@ -3,7 +3,12 @@
 
 The server ends with it, for ggml ends it, and says in one line which one was lost. Both are started again, as
 systemd does. The edge's texts wait meanwhile and go on. Without --minutes there are two kills, with it ten.
+
+A peer is a device, which may round a row in another way in another batch (docs/ARCHITECTURE.md, "Same bits"). A text that goes on
+has its first part in another batch. So it may leave the text that was told in peace, but only where the two best tokens
+are close: texts are told at temperature 0, with the log-probabilities of two tokens.
 """
+import itertools
 import random
 import re
 import socket
@@ -16,6 +21,7 @@ PEERS = 2
 PEOPLE, TOKENS = 4, 64
 KILLS_SHORT, KILLS_LONG = 2, 10
 LAYERS = "12"  # on the peers; the CPU here has the rest
+CLOSE = 0.5  # nats; in 100 kills the rounding of a lead was 0.45 at most, and none in two of three
 LOST = re.compile(r'rpc server lost: this process ends server="([^"]*)" reason="[^\n]*"\n')
 
 
@@ -61,7 +67,33 @@ class Machines:
         self.world.check(self.server.stop() == 0, "the server did not end in order")
 
 
-def kill_once(world, machines, asked, rng):
+def parting(a, b):
+    """The index of the first token that differs; None if there is none."""
+    pairs = itertools.zip_longest(a.tokens, b.tokens)
+    return next((i for i, (x, y) in enumerate(pairs) if x != y), None)
+
+
+def rounding(a, b):
+    """How far apart the leads of their common tokens are at most."""
+    return max((abs(x - y) for x, y in list(zip(a.leads, b.leads))[:parting(a, b)]), default=0)
+
+
+def compare(world, peace, answers, when):
+    """All whole, and none leaves its text of peace but where two tokens are close; what is to be said of it."""
+    parted = 0
+    for a in answers:
+        known = peace[a.ask.key]
+        world.check(a.whole, f"{when}: a text was lost: {a.error}")
+        i = parting(known, a) if a.whole else None
+        if i is not None:
+            parted += 1
+            near = i < len(known.leads) and known.leads[i] < CLOSE
+            world.check(near, f"{when}: {a.text!r} is not {known.text!r}: token {i}, leads {known.leads[i:i + 1]}")
+    return {"texts": f"{sum(a.whole for a in answers)} of {len(answers)}", "parted": parted,
+            "rounding": f"{max(rounding(peace[a.ask.key], a) for a in answers):.3f}"}
+
+
+def kill_once(world, machines, peace, rng):
     """A peer is killed when the texts have so many pieces together."""
     i, at = rng.randrange(PEERS), rng.randrange(PEOPLE, PEOPLE * TOKENS // 3)
     lock, count = threading.Lock(), [0]
@@ -73,23 +105,22 @@ def kill_once(world, machines, asked, rng):
             if count[0] == at:
                 peer.process.kill()
 
-    people = chat.Crowd([machines.edge.http], asked, piece)
+    people = chat.Crowd([machines.edge.http], [a.ask for a in peace.values()], piece)
     w.wait_for("the server to end with its peer", lambda: not server.alive)
     lines = LOST.findall(server.said())
     world.check(lines == [peer.place], f"{peer.place} was killed, the log names {lines}")
     machines.start_again(i)
-    answers = people.wait()
-    lost = [a.error for a in answers if not a.whole]
-    world.check(not lost, f"{len(lost)} of {len(answers)} texts lost: {lost[:1]}")
-    return world.same(answers, f"peer {i}")
+    return compare(world, peace, people.wait(), f"peer {i}")
 
 
 def run(world):
     rng = random.Random(f"{world.seed} peer")
     machines = Machines(world)
-    asked = chat.asks(PEOPLE, world.seed, TOKENS)
-    world.learn(chat.crowd([machines.edge.http], asked))
+    asked = chat.asks(PEOPLE, world.seed, TOKENS, before=f"{rng.randrange(2, 1000)}. ", temperature=0, logprobs=2)
+    peace = {a.ask.key: a for a in chat.crowd([machines.edge.http], asked)}
+    for a in peace.values():
+        world.check(a.whole and len(a.tokens) == len(a.leads) > 0, f"a text in peace: {a.error}")
     for _ in range(KILLS_LONG if world.long else KILLS_SHORT):
-        world.say("a peer was killed", texts=kill_once(world, machines, asked, rng))
+        world.say("a peer was killed", **kill_once(world, machines, peace, rng))
     world.check(machines.edge.metric("reconnects_total") > 0, "no text lost its server")
     machines.end()
