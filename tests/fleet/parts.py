@@ -23,7 +23,7 @@ DRAWS = 5  # of ports: one fleet in a hundred has a server that owns all chats
 POINTS = 5.0  # of the hit rate, that two servers may be below one
 PEOPLE, TOKENS = 8, 48
 KILLS = {False: 2, True: 20}
-LONG_S, PROBE_TOKENS = 16, 32  # between the delay and 5 s, and the delay and serve's --drain-s
+LONG_S, PROBE_TOKENS = 12, 128
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
 READ_PROMPT = "The keeper of the light reads the book of the storm again and again, and writes. " * 180
 READ_MARGIN = 1.3  # more prompts than it takes
@@ -176,14 +176,17 @@ class Load:
 
 
 class Long:
-    """An API text that is longer than the delay of a shutdown and five seconds. Its length follows from the speed
-    that a short one has now."""
+    """An API text that is longer than the delay of a shutdown, and shorter than the delay and serve's --drain-s
+    together. It takes LONG_S where nothing else runs, which the constructor measures: a server that is told to end soon has no
+    other text. Under load it takes longer."""
 
     def __init__(self, fleet):
         self.fleet = fleet
         began = time.monotonic()
         self._ask(PROBE_TOKENS)
         self.tokens = int(LONG_S * PROBE_TOKENS / (time.monotonic() - began))
+
+    def begin(self):
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         self.server = w.wait_for("the long text to begin", self._server)
@@ -216,9 +219,10 @@ def roll(world, kind, program):
     The first one that goes has a long text of the API."""
     fleet = f.Fleet(world, kind, program)
     edge = fleet.add_edge()
+    long = Long(fleet)
     load = Load(fleet, edge, PEOPLE)
     w.wait_for("both servers to have work", lambda: all(s.metric("sessions_opened_total") > 4 for s in fleet.servers))
-    long = Long(fleet)
+    long.begin()
     first = long.server[0]
     told, lived = time.monotonic(), None
     for i in (first, 1 - first):
