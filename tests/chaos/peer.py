@@ -67,30 +67,24 @@ class Machines:
         self.world.check(self.server.stop() == 0, "the server did not end in order")
 
 
-def parting(a, b):
-    """The index of the first token that differs; None if there is none."""
-    pairs = itertools.zip_longest(a.tokens, b.tokens)
-    return next((i for i, (x, y) in enumerate(pairs) if x != y), None)
-
-
-def rounding(a, b):
-    """How far apart the leads of their common tokens are at most."""
-    return max((abs(x - y) for x, y in list(zip(a.leads, b.leads))[:parting(a, b)]), default=0)
-
-
 def compare(world, peace, answers, when):
     """All whole, and none leaves its text of peace but where two tokens are close; what is to be said of it."""
-    parted = 0
+    parted, rounding = 0, [0.0]
     for a in answers:
         known = peace[a.ask.key]
-        world.check(a.whole, f"{when}: a text was lost: {a.error}")
-        i = parting(known, a) if a.whole else None
-        if i is not None:
-            parted += 1
-            near = i < len(known.leads) and known.leads[i] < CLOSE
-            world.check(near, f"{when}: {a.text!r} is not {known.text!r}: token {i}, leads {known.leads[i:i + 1]}")
+        if not world.check(a.whole, f"{when}: a text was lost: {a.error}"):
+            continue
+        pairs = itertools.zip_longest(known.tokens, a.tokens)
+        i = next((i for i, (x, y) in enumerate(pairs) if x != y), None)
+        rounding += [abs(x - y) for x, y in list(zip(known.leads, a.leads))[:i]]
+        if i is None:
+            world.check(a.text == known.text, f"{when}: the same tokens are {a.text!r} and {known.text!r}")
+            continue
+        parted += 1
+        lead = (known.leads[i:] or a.leads[i:])[0]  # one of the two may end here
+        world.check(lead < CLOSE, f"{when}: {a.text!r} is not {known.text!r}: token {i}, lead {lead}")
     return {"texts": f"{sum(a.whole for a in answers)} of {len(answers)}", "parted": parted,
-            "rounding": f"{max(rounding(peace[a.ask.key], a) for a in answers):.3f}"}
+            "rounding": f"{max(rounding):.3f}"}
 
 
 def kill_once(world, machines, peace, rng):

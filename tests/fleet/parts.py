@@ -23,7 +23,7 @@ DRAWS = 5  # of ports: one fleet in a hundred has a server that owns all chats
 POINTS = 5.0  # of the hit rate, that two servers may be below one
 PEOPLE, TOKENS = 8, 48
 KILLS = {False: 2, True: 20}
-LONG_S, PROBE_TOKENS = 12, 128
+LONG_S, PROBE_TOKENS = 12, 128  # the seconds of a text that is told alone
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
 READ_PROMPT = "The keeper of the light reads the book of the storm again and again, and writes. " * 180
 READ_MARGIN = 1.3  # more prompts than it takes
@@ -176,9 +176,9 @@ class Load:
 
 
 class Long:
-    """An API text that is longer than the delay of a shutdown, and shorter than the delay and serve's --drain-s
-    together. It takes LONG_S where nothing else runs, which the constructor measures: a server that is told to end soon has no
-    other text. Under load it takes longer."""
+    """An API text that takes longer than the delay of a shutdown, and less than the delay and serve's --drain-s together.
+    Under load it takes longer than alone. But a server that is told to end soon has no other text. So the constructor, before
+    there is load, measures how many tokens take LONG_S."""
 
     def __init__(self, fleet):
         self.fleet = fleet
