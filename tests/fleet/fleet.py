@@ -66,7 +66,7 @@ def prefix_of(messages):
     return hashlib.sha256(json.dumps(messages[:first + 1]).encode()).hexdigest()[:16]
 
 
-def ask(port, messages, max_tokens, ca=None, endless=False):
+def ask(port, messages, max_tokens, ca=None, endless=False, timeout_s=chat.TIMEOUT_S):
     """One turn of a chat, of an edge, or with `ca` over HTTPS through a proxy: (text, error). endless: the text
     has max_tokens."""
     headers = {"Content-Type": "application/json", "foretoken-prefix": prefix_of(messages)}
@@ -74,10 +74,10 @@ def ask(port, messages, max_tokens, ca=None, endless=False):
     if endless:
         body["logit_bias"] = {token: -100 for token in ENDS}
     if ca:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=chat.TIMEOUT_S,
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout_s,
                                                  context=ssl.create_default_context(cafile=ca))
     else:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=chat.TIMEOUT_S)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
         response = connection.getresponse()

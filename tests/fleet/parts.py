@@ -27,6 +27,7 @@ LONG_S, PROBE_TOKENS = 12, 128  # the seconds of a text that is told alone
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
 READ_PROMPT = "The keeper of the light reads the book of the storm again and again, and writes. " * 180
 READ_MARGIN = 1.3  # more prompts than it takes
+READ_TIMEOUT_S = 900  # of a client: far above what the prompts before its own take
 SILENT_PROMPT = "The keeper wrote in the book that the night was calm and the lamp was lit. " * 60
 
 
@@ -250,7 +251,8 @@ def read(world, kind, program):
     def one(i):
         began = time.monotonic()
         port, ca = ((edge.http, None), (fleet.proxy.http, fleet.certificate.cert))[i % 2]
-        text, error = f.ask(port, [{"role": "user", "content": f"{i}. {READ_PROMPT}"}], 2, ca)
+        text, error = f.ask(port, [{"role": "user", "content": f"{i}. {READ_PROMPT}"}], 2, ca,
+                            timeout_s=READ_TIMEOUT_S)
         world.check(text and not error, f"{kind.name}, prompt {i}: {error or 'no text'}")
         return time.monotonic() - began
     alone_s = one(0)
