@@ -3,6 +3,11 @@
 // saturate. With |x| <= 127, a pair is at most 3810 in magnitude for weights of 4 bits, 7874 for 5
 // and 16002 for 6. So 8, 4 and 2 pairs can be summed before widening, and nothing saturates. Signed
 // bytes leave room for one pair (2 x 128 x 127), if the weight's sign is moved to the value.
+//
+// There are 16 registers. Left alone, GCC unpacks many vectors of weights before it adds their
+// products, and stores them meanwhile. So where a step has one vector, its sums are hidden from GCC
+// after each step. With 4 bits this makes a product of 4 rows 1.35 times as fast; with 5 and 6 bits
+// it gains nothing.
 // Stateless.
 #if defined(__x86_64__)
 #define LANES 8
@@ -13,8 +18,10 @@ FT_GEMM_INLINE bytes lookup(bytes table, bytes i)
     return (bytes)_mm256_shuffle_epi8((__m256i)table, (__m256i)i);
 }
 
-#define STEP         2
-#define NARROW(type) (!is_signed(type) && high_bits(type) == 0)
+#define STEP_MOST            2
+#define STEP(type)           (high_bits(type) > 0 ? 2 : 1)
+#define NARROW(type)         (!is_signed(type) && high_bits(type) == 0)
+#define STORED_SUMS(type, n) (STEP(type) == 1 && n > 2)
 
 FT_GEMM_INLINE ints widen(ints dot)
 {
@@ -30,12 +37,12 @@ FT_GEMM_INLINE __m256i pairs(enum ggml_type type, bytes w, const int8_t *x)
 
 FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, const int8_t *x)
 {
-    __m256i first = pairs(type, w[0], x), second = pairs(type, w[1], x + 4);
-    if (NARROW(type))
-        return (ints)_mm256_add_epi16(_mm256_add_epi16((__m256i)dot, first), second);
-    if (is_signed(type))
-        return dot + widen((ints)first) + widen((ints)second);
-    return dot + widen((ints)_mm256_add_epi16(first, second));
+    __m256i first = pairs(type, w[0], x);
+    if (STEP(type) == 2)
+        return dot + widen((ints)_mm256_add_epi16(first, pairs(type, w[1], x + 4)));
+    dot = NARROW(type) ? (ints)_mm256_add_epi16((__m256i)dot, first) : dot + widen((ints)first);
+    __asm__("" : "+x"(dot));
+    return dot;
 }
 
 #define KERNEL          ft_gemm_kernel_avx2

@@ -19,12 +19,14 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
     return (ints)dot_lane(sum, (int8x16_t)w[1], eight, 1);
 }
 
-#define KERNEL_QUANTIZE ft_gemm_quantize_neon
-#define INT_ROWS        4
-#define FLOAT_ROWS      3
-#define STEP            2
-#define NARROW(type)    false
-#define widen(dot)      dot
-#define OFFSET          0
-#define PAIR_DOT        0
+#define KERNEL_QUANTIZE      ft_gemm_quantize_neon
+#define INT_ROWS             4
+#define FLOAT_ROWS           3
+#define STEP_MOST            2
+#define STEP(type)           STEP_MOST
+#define STORED_SUMS(type, n) false
+#define NARROW(type)         false
+#define widen(dot)           dot
+#define OFFSET               0
+#define PAIR_DOT             0
 #include "engine/gemm_tile.h"

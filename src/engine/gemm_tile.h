@@ -10,20 +10,23 @@
  *                        kernel takes no such weights
  *   FLOAT_ROWS           the same for float weights
  * For quantized weights:
- *   STEP                 how many vectors of a block's weights are multiplied at a time
+ *   STEP(type)           how many vectors of a block's weights are multiplied at a time, at most
+ *                        STEP_MOST
  *   dot_step(type, dot, w, x)
- *                        adds the products of STEP vectors of weights and the values at x
+ *                        adds the products of STEP(type) vectors of weights and the values at x
  *   OFFSET               128 if dot_step takes unsigned weights (to those with a sign 128 is
  *                        added), else 0
  *   lookup(table, i)     for each byte of i: the byte of the table with that number
  *   NARROW(type)         whether dot_step sums a block's products in pairs of 16 bits
  *   widen(dot)           the sums of such pairs
+ *   STORED_SUMS(type, n) whether n rows' sums are in memory while a block is multiplied: there are
+ *                        too few registers for them and for the block's own sums
  * For BF16 weights:
  *   PAIR_DOT             1 if the file has a pair_dot of its own; 0: the one below is used
  *
- * Weights are unpacked once for all rows that are multiplied at a time; their sums stay in
- * registers. Every row's arithmetic is the same, in the same order, for any number of rows and
- * every instruction set: that of gemm_plain.c, gemm_k_plain.c and gemm_f_plain.c.
+ * Weights are unpacked once for all rows that are multiplied at a time. Every row's arithmetic is
+ * the same, in the same order, for any number of rows and every instruction set: that of
+ * gemm_plain.c, gemm_k_plain.c and gemm_f_plain.c.
  *
  * With few rows, memory is the limit. So weights are read strictly front to back, and while a tile
  * is multiplied, the next one is prefetched into L1. Without that, a pass of one or two rows on two
@@ -100,11 +103,12 @@ FT_GEMM_INLINE void dot_rows(enum ggml_type type, uint32_t n, const uint8_t *qua
 {
     const int begin = 4 * h, end = type == GGML_TYPE_Q6_K ? begin + 4 : 8;
     EACH_SUM dot[p][r] = (ints){0} + (NARROW(type) ? 0 : start_of(type, &x[r], h));
-    UNROLL for (int i = begin; i < end; i += STEP)
+    UNROLL for (int i = begin; i < end; i += STEP(type))
     {
-        bytes w[PARTS][STEP];
-        UNROLL for (int p = 0; p < PARTS; p++) UNROLL for (int j = 0; j < STEP; j++) w[p][j] =
-            weights(type, quants + 4 * LANES * p, i + j);
+        bytes w[PARTS][STEP_MOST];
+        UNROLL for (int p = 0; p < PARTS; p++)
+            UNROLL for (int j = 0; j < STEP_MOST; j++) if (j < STEP(type)) w[p][j] =
+                weights(type, quants + 4 * LANES * p, i + j);
         EACH_SUM dot[p][r] = dot_step(type, dot[p][r], w[p], x[r].q + 4 * i);
     }
     if (NARROW(type))
@@ -137,6 +141,8 @@ FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
 {
     ints dot[PARTS][INT_ROWS];
     floats half[PARTS][INT_ROWS];
+    if (STORED_SUMS(type, n))
+        __asm__("" : "+m"(*(floats(*)[PARTS][INT_ROWS])sum));
     dot_rows(type, n, b->quants, 0, x, dot);
     if (type == GGML_TYPE_Q6_K) {
         EACH_SUM half[p][r] = __builtin_convertvector(dot[p][r], floats) * scale_of(type, b, 0, p);

@@ -15,15 +15,17 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
     return (ints)_mm512_dpbusd_epi32((__m512i)dot, (__m512i)*w, four);
 }
 
-#define KERNEL          ft_gemm_kernel_vnni
-#define KERNEL_NAME     "avx512 vnni"
-#define KERNEL_QUANTIZE ft_gemm_quantize_avx2
-#define KERNEL_TYPES(F) FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F)
-#define INT_ROWS        12
-#define FLOAT_ROWS      0
-#define STEP            1
-#define NARROW(type)    false
-#define widen(dot)      dot
-#define OFFSET          128
+#define KERNEL               ft_gemm_kernel_vnni
+#define KERNEL_NAME          "avx512 vnni"
+#define KERNEL_QUANTIZE      ft_gemm_quantize_avx2
+#define KERNEL_TYPES(F)      FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F)
+#define INT_ROWS             12
+#define FLOAT_ROWS           0
+#define STEP_MOST            1
+#define STEP(type)           STEP_MOST
+#define STORED_SUMS(type, n) false
+#define NARROW(type)         false
+#define widen(dot)           dot
+#define OFFSET               128
 #include "engine/gemm_tile.h"
 #endif
