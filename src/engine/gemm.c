@@ -12,8 +12,8 @@
 #include "ggml-backend.h"
 #include "model/pack.h"
 
-#define SHARES      8           /* at most; each is claimed from a counter of its own */
-#define CLAIMS      4           /* pieces for each thread of a share that several threads have */
+#define SHARES      8 /* at most; each is claimed from a counter of its own */
+#define CLAIMS      4 /* a thread claims this part of what is left of a share, over its threads */
 #define CHUNK_BYTES (256 << 10) /* bytes of rows in a chunk: half of a small L2 cache */
 #define RANGE_UNITS 16 /* of a float row, for one thread: whole cache lines for any group size */
 
@@ -218,14 +218,20 @@ ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
  * multiplied with it; a tile stays in L1.
  *
  * Tiles are divided into shares, one for each thread if there are not too many. A thread reads its
- * share from front to back, and takes tile by tile from a counter that nobody else touches. When
- * its share is done, it helps with the others. So threads end within the time of a tile. */
+ * share from front to back. It claims tiles from the share's counter, fewer each time. When its
+ * share is done, it helps with the others. So threads end within the time of a tile, and few claims
+ * interrupt the work. */
 typedef struct job {
     const struct ggml_tensor *dst;
     ft_gemm_tile_fn *multiply;
     groups groups;
     uint32_t groups_per_chunk;
-    uint32_t n_tiles, n_shares, tiles_per_piece;
+    uint32_t n_tiles, n_shares;
+    uint32_t claims; /* a claim is at least one tile, and at most 1 / claims of what is left */
+    size_t tile_bytes;
+    ft_gemm_tile tile;         /* what all tiles have in common */
+    const ft_gemm_block *rows; /* 8-bit rows; NULL: float rows */
+    size_t n_units;            /* of a float row */
 } job;
 
 static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
@@ -240,35 +246,36 @@ static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
              .groups_per_chunk = n ? n : 1,
              .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS),
              .n_shares = n_threads < SHARES ? n_threads : SHARES};
-    j.tiles_per_piece = n_threads <= SHARES ? 1 : j.n_tiles / (CLAIMS * n_threads);
-    j.tiles_per_piece += j.tiles_per_piece == 0;
+    j.claims = CLAIMS * ((n_threads - 1) / j.n_shares + 1);
+    const struct ggml_tensor *w = dst->src[0], *res = dst->src[2];
+    j.tile_bytes = ft_pack_tile_bytes(type, w->ne[0]);
+    j.rows = dst->src[1]->type == GGML_TYPE_I8 ? blocks_of(dst->src[1]) : NULL;
+    j.n_units = ft_gemm_f_units(dst->src[1]->type, (uint32_t)w->ne[0]);
+    j.tile = (ft_gemm_tile){.n_in = (uint32_t)w->ne[0],
+                            .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
+                            .out_stride = dst->nb[1] / sizeof(float),
+                            .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
     return j;
 }
 
 /* Multiplies groups [begin, end) with one tile of the weight: its 16 outputs. */
 static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t end)
 {
-    const struct ggml_tensor *dst = j->dst, *w = dst->src[0], *res = dst->src[2];
-    size_t tile_bytes = ft_pack_tile_bytes(w->type, w->ne[0]);
-    const uint8_t *packed = (const uint8_t *)w->data + tile * tile_bytes;
-    size_t n_units = ft_gemm_f_units(dst->src[1]->type, (uint32_t)w->ne[0]);
-    ft_gemm_tile t = {.weights = packed,
-                      .n_in = (uint32_t)w->ne[0],
-                      .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
-                      .out_stride = dst->nb[1] / sizeof(float),
-                      .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
+    const struct ggml_tensor *dst = j->dst, *res = dst->src[2];
+    ft_gemm_tile t = j->tile;
+    t.weights = (const uint8_t *)dst->src[0]->data + tile * j->tile_bytes;
     for (uint32_t i = begin; i < end; i++) {
         size_t row = group_begin(&j->groups, i);
         t.n_rows = t.row_blocks = group_rows(&j->groups, i);
-        if (dst->src[1]->type == GGML_TYPE_I8)
-            t.rows = blocks_of(dst->src[1]) + row * t.n_blocks;
+        if (j->rows)
+            t.rows = j->rows + row * t.n_blocks;
         else
-            t.units = units_of(dst->src[1], n_units, (uint32_t)row);
+            t.units = units_of(dst->src[1], j->n_units, (uint32_t)row);
         t.out = (float *)dst->data + row * t.out_stride + (size_t)tile * FT_PACK_ROWS;
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        t.prefetch = i == begin ? packed + tile_bytes : NULL;
+        t.prefetch = i == begin ? t.weights + j->tile_bytes : NULL;
         /* a store that misses the cache delays all stores behind it */
         for (uint32_t r = 0; r < t.n_rows; r++)
             __builtin_prefetch(t.out + r * t.out_stride, 1);
@@ -276,24 +283,21 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
     }
 }
 
-/* Claims pieces of a share until none is left. */
+/* Claims tiles of a share until none is left. */
 static void multiply_share(const job *j, uint32_t share, atomic_uint *next)
 {
     uint32_t first = j->n_tiles * share / j->n_shares;
-    uint32_t last = j->n_tiles * (share + 1) / j->n_shares;
-    uint32_t pieces = (last - first + j->tiles_per_piece - 1) / j->tiles_per_piece;
-    uint32_t n = pieces * ((j->groups.n - 1) / j->groups_per_chunk + 1);
+    uint32_t n_tiles = j->n_tiles * (share + 1) / j->n_shares - first;
+    uint32_t n = n_tiles * ((j->groups.n - 1) / j->groups_per_chunk + 1), at;
     /* Reading first: threads that come when all is done don't take the counter from each other. */
-    while (atomic_load_explicit(next, memory_order_relaxed) < n) {
-        uint32_t claim = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
-        if (claim >= n)
-            return;
-        uint32_t begin = claim / pieces * j->groups_per_chunk;
-        uint32_t left = j->groups.n - begin;
-        uint32_t end = begin + (left < j->groups_per_chunk ? left : j->groups_per_chunk);
-        uint32_t tile = first + claim % pieces * j->tiles_per_piece;
-        for (uint32_t i = 0; i < j->tiles_per_piece && tile < last; i++, tile++)
-            multiply_tile(j, tile, begin, end);
+    while ((at = atomic_load_explicit(next, memory_order_relaxed)) < n) {
+        uint32_t step = (n - at) / j->claims + ((n - at) < j->claims);
+        at = atomic_fetch_add_explicit(next, step, memory_order_relaxed);
+        for (uint32_t end = at + step < n ? at + step : n; at < end; at++) {
+            uint32_t begin = at / n_tiles * j->groups_per_chunk, left = j->groups.n - begin;
+            multiply_tile(j, first + at % n_tiles, begin,
+                          begin + (left < j->groups_per_chunk ? left : j->groups_per_chunk));
+        }
     }
 }
 
