@@ -42,17 +42,32 @@ uint32_t ft_admit_more(double promised, double asked, double behind, uint32_t mo
     return more + first < most ? (uint32_t)more + first : most;
 }
 
-bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
-                        int64_t now_us)
+bool ft_admit_is_behind(const ft_promise *promise, const ft_late_round *round)
 {
-    double owed_tok = promise->tokens_per_s * (double)(now_us - promise->asked_us) / 1e6;
-    return now_us > budget_us && budget_us > arrival_us + 1 && /* else its edge took all the time */
+    const int64_t since_us = round->verdict_us - promise->asked_us;
+    const int64_t passes_us = 2 * (round->verdict_us - round->pass_us);
+    const double owed_tok = promise->tokens_per_s * (double)(since_us - passes_us) / 1e6;
+    return round->verdict_us > round->budget_us &&
+           round->budget_us > round->arrival_us + 1 && /* else its edge took all the time */
            promise->had_tok < owed_tok;
 }
 
-void ft_admit_saw(double *behind, bool is_behind)
+/* What is left of a share since the last round. */
+static double left_of(const ft_admit_behind *behind, int64_t now_us)
 {
-    *behind += TUNE.behind_weight * (is_behind - *behind);
+    return exp((double)(behind->saw_us - now_us) / 1e6 / TUNE.behind_s);
+}
+
+double ft_admit_behind_share(const ft_admit_behind *behind, int64_t now_us)
+{
+    return behind->share * left_of(behind, now_us);
+}
+
+void ft_admit_saw(ft_admit_behind *behind, bool is_behind, int64_t now_us)
+{
+    const double weight = TUNE.behind_weight;
+    behind->share = behind->share * fmin(left_of(behind, now_us), 1 - weight) + weight * is_behind;
+    behind->saw_us = now_us;
 }
 
 bool ft_admit_kv(const ft_admit_blocks *wanted, uint32_t pool_blocks)

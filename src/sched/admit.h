@@ -12,6 +12,7 @@
 
 #include "sched/cost.h"
 #include "sched/gain.h"
+#include "sched/late.h"
 #include "sched/promise.h"
 
 /* A text with a promise. */
@@ -26,7 +27,7 @@ typedef struct ft_admit_text {
 double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text);
 
 /* Whether a new promise with load `asked` may be given beside promises with load `promised`.
- * behind: the share of recent rounds that were behind (ft_admit_saw). */
+ * behind: the share of recent rounds that were behind (ft_admit_behind_share). */
 bool ft_admit_promise(double promised, double asked, double behind);
 
 /* How many promises with load `asked` each could be given beside those with load `promised`, one
@@ -35,11 +36,21 @@ uint32_t ft_admit_more(double promised, double asked, double behind, uint32_t mo
 
 /* Whether the server was too slow for a round. It was if the text has fewer tokens than promised,
  * the verdict came after the round's budget (WISP eq. (6)), and that budget left the server any
- * time. arrival_us: when the round could run first; now_us: the time of its verdict. */
-bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
-                        int64_t now_us);
-/* Counts a round with a promise, of any session. *behind starts at 0. */
-void ft_admit_saw(double *behind, bool is_behind);
+ * time. No text has its first token before the pass that ran when it came is over, and one of its
+ * own: so what was promised for twice the round's pass is not missed. */
+bool ft_admit_is_behind(const ft_promise *promise, const ft_late_round *round);
+
+/* The recent share of rounds with a promise that were behind, of all sessions. All-zero: none. */
+typedef struct ft_admit_behind {
+    double share;
+    int64_t saw_us; /* the time of the last of them */
+} ft_admit_behind;
+
+/* Counts a round, of any session. */
+void ft_admit_saw(ft_admit_behind *behind, bool is_behind, int64_t now_us);
+/* Rounds fade with time, too. Otherwise a server with few rounds a second would go on refusing long
+ * after it has become idle. So with fewer rounds a second, a larger share of them may be behind. */
+double ft_admit_behind_share(const ft_admit_behind *behind, int64_t now_us);
 
 /* KV blocks that open texts need together, the new text included. */
 typedef struct ft_admit_blocks {

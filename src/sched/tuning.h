@@ -84,6 +84,8 @@
     /* half -15.0 % asked fastest, double -39.9 % asked fastest */                               \
     T(g, REAL, SCALED, behind_most, 0.02, "share of rounds behind above which none is promised") \
     /* half -7.1 % asked dear, double -5.2 % asked cheap on time */                              \
+    T(g, REAL, SCALED, behind_s, 10, "s in which that share falls to a third without rounds")    \
+    /* half -1.5 % asked small, double -2.8 % asked small */                                     \
     T(g, REAL, SCALED, behind_weight, 0.005, "share of a new round in that share")               \
     /* half -6.3 % asked dear, double -2.1 % asked cheap */
 

@@ -173,7 +173,7 @@ static ft_status find_room(const ft_verifier *v, const ft_client_id *client, con
 }
 
 static ft_status admit(ft_verifier *v, const ft_opening *opening, const ft_client_id *client,
-                       ft_error *err)
+                       int64_t now_us, ft_error *err)
 {
     const ft_msg_open *o = &opening->open;
     const ft_key *key = &opening->key;
@@ -184,7 +184,7 @@ static ft_status admit(ft_verifier *v, const ft_opening *opening, const ft_clien
     if (status == FT_OK)
         status = ft_kv_admit(v, opening->credential, o->n_prompt, err);
     if (status == FT_OK)
-        status = ft_slo_admit(v, o->slo_tokens_per_s, o->n_prompt, err);
+        status = ft_slo_admit(v, o->slo_tokens_per_s, o->n_prompt, now_us, err);
     if (status == FT_OK && oldest)
         ft_sess_end(oldest, FT_ABORTED, "");
     return status;
@@ -408,7 +408,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     if (status != FT_OK || *later)
         return status;
     end_earlier(v, &opening->open, opening->credential);
-    if ((status = admit(v, opening, &h->client.id, err)) == FT_OK)
+    if ((status = admit(v, opening, &h->client.id, now_us, err)) == FT_OK)
         status = create(v, opening, now_us, err, &s);
     if (status != FT_OK) {
         ft_matcher_destroy(matcher);

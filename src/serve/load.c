@@ -14,7 +14,7 @@ static double load_of(const ft_verifier *v, uint32_t class, const ft_gain *gain,
     return ft_admit_load(&v->cost, &v->usual_gain, &text);
 }
 
-void ft_load_look(ft_verifier *v)
+void ft_load_look(ft_verifier *v, int64_t now_us)
 {
     uint64_t waiting = 0, running = 0, len = 0, of_class[FT_SLO_CLASSES + 1] = {0};
     double promised = 0;
@@ -33,11 +33,12 @@ void ft_load_look(ft_verifier *v)
     const uint64_t places = v->opts.max_sessions;
     const uint32_t free_places =
         v->stats.sessions < places ? (uint32_t)(places - v->stats.sessions) : 0;
+    const double behind = ft_admit_behind_share(&v->behind, now_us);
     const uint32_t mean_len = running > 0 ? (uint32_t)(len / running) : 0;
     v->stats.rounds_waiting = waiting;
     v->stats.texts_running = running;
     memcpy(v->stats.class_waiting, of_class, sizeof of_class);
     for (uint32_t i = 0; i < v->opts.n_slo; i++)
         v->stats.class_possible[i] =
-            ft_admit_more(promised, load_of(v, i, NULL, mean_len), v->behind, free_places);
+            ft_admit_more(promised, load_of(v, i, NULL, mean_len), behind, free_places);
 }

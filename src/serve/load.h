@@ -9,6 +9,6 @@
 #include "serve/state.h"
 
 /* Sets the gauges of v->stats from the sessions, between two passes. */
-void ft_load_look(ft_verifier *v);
+void ft_load_look(ft_verifier *v, int64_t now_us);
 
 #endif

@@ -119,7 +119,8 @@ static float speed_of(const ft_sess *s)
     return s->slo.class == FT_SLO_NONE ? 0 : s->verifier->opts.slo_tokens_per_s[s->slo.class];
 }
 
-ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prompt, ft_error *err)
+ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prompt, int64_t now_us,
+                       ft_error *err)
 {
     const ft_admit_text new = {.tokens_per_s = (double)ft_slo_speed(v, tokens_per_s),
                                .len = n_prompt};
@@ -137,7 +138,7 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prom
             promised += ft_admit_load(&v->cost, &v->usual_gain, &text);
         }
     double asked = ft_admit_load(&v->cost, &v->usual_gain, &new);
-    if (!ft_admit_promise(promised, asked, v->behind))
+    if (!ft_admit_promise(promised, asked, ft_admit_behind_share(&v->behind, now_us)))
         return ft_error_set(err, FT_EXHAUSTED,
                             "serve: %g tokens/s cannot be promised now, beside the promises of "
                             "open sessions: try again later, or ask for less",
@@ -225,8 +226,7 @@ void ft_slo_answered(ft_sess *s, const ft_msg_verdict *verdict, int64_t now_us)
     if (s->slo.class == FT_SLO_NONE)
         return;
     ft_gain_saw_usual(&v->usual_gain, &round);
-    ft_admit_saw(&v->behind,
-                 ft_admit_is_behind(&promise, s->times.draft_us, s->slo.budget_us, now_us));
+    ft_admit_saw(&v->behind, ft_admit_is_behind(&promise, &times), now_us);
     stats->slo_rounds[s->slo.class]++;
     const ft_late late = ft_late_cause(&times);
     stats->slo_rounds_met[s->slo.class] += late == FT_LATE_NONE;

@@ -11,7 +11,7 @@
 /* Whether this speed can be promised to a text with a prompt of n_prompt tokens. FT_INVALID: it is
  * above the fastest class; FT_EXHAUSTED: the server is too busy for it now. */
 FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prompt,
-                                      ft_error *err);
+                                      int64_t now_us, ft_error *err);
 /* The speed of the slowest class that is at least as fast as tokens_per_s; 0: no class is. */
 float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
 /* Puts an admitted session, whose Open came at asked_us, into its class. */

@@ -25,6 +25,7 @@
 
 #include "constrain/grammars.h"
 #include "engine/target.h"
+#include "sched/admit.h"
 #include "sched/cost.h"
 #include "sched/together.h"
 #include "serve/judge.h"
@@ -103,11 +104,11 @@ struct ft_verifier {
     ft_cost cost;         /* estimates the time of passes on this machine */
     int64_t warm_pass_us; /* as ft_verifier_pass_us; set at creation */
     ft_spikes spikes;
-    double row_price;   /* recent price of a row (sched/price.h) */
-    ft_gain usual_gain; /* mean gain of rounds with a promise */
-    double behind;      /* of rounds with a promise, the recent share behind (sched/admit.h) */
-    bool failing;       /* the engine fails (health.h) */
-    int64_t test_us;    /* while it fails: the time of the next self-test */
+    double row_price;       /* recent price of a row (sched/price.h) */
+    ft_gain usual_gain;     /* mean gain of rounds with a promise */
+    ft_admit_behind behind; /* rounds with a promise (sched/admit.h) */
+    bool failing;           /* the engine fails (health.h) */
+    int64_t test_us;        /* while it fails: the time of the next self-test */
     struct {
         ft_tenant *first;
         double served_rows; /* rows computed recently for all tenants */

@@ -159,7 +159,7 @@ static bool serve_handles(ft_verifier *v)
     }
     if (ft_inbox_asked(&v->inbox, ticks)) {
         (void)ft_sessions_expire(v, now_us);
-        ft_load_look(v);
+        ft_load_look(v, now_us);
         ft_answer_publish(v);
         ft_inbox_answer(&v->inbox, ticks);
     }
@@ -197,7 +197,7 @@ static void *engine_main(void *arg)
         wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
         wait_us = sooner(wait_us, ft_inbox_recall_late(&v->inbox, now_us));
         count_rest(v, now_us);
-        ft_load_look(v);
+        ft_load_look(v, now_us);
         if (idle)
             ft_answer_publish(v);
     }

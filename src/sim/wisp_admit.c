@@ -27,12 +27,17 @@ bool ft_sim_admits(const sim *s, const device *asking)
     }
     const ft_admit_blocks blocks = {.all = wanted, .of_tenant = wanted, .n_tenants = 1};
     return ft_admit_kv(&blocks, (uint32_t)s->k[FT_SIM_KV_BLOCKS]) &&
-           ft_admit_promise(promised, ft_admit_load(s->cost, &s->usual_gain, &new), s->behind);
+           ft_admit_promise(promised, ft_admit_load(s->cost, &s->usual_gain, &new),
+                            ft_admit_behind_share(&s->behind, s->now_us));
 }
 
 void ft_sim_admit_saw(sim *s, const device *d, const ft_gain_round *round)
 {
     const ft_promise promise = ft_sim_promise(s, d);
+    const ft_late_round at = {.arrival_us = d->arrival_us,
+                              .pass_us = s->now_us - s->pass_us,
+                              .verdict_us = s->now_us,
+                              .budget_us = d->budget_us};
     ft_gain_saw_usual(&s->usual_gain, round);
-    ft_admit_saw(&s->behind, ft_admit_is_behind(&promise, d->arrival_us, d->budget_us, s->now_us));
+    ft_admit_saw(&s->behind, ft_admit_is_behind(&promise, &at), s->now_us);
 }

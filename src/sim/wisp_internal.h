@@ -6,6 +6,7 @@
 #define FT_SIM_WISP_INTERNAL_H
 
 #include "base/rng.h"
+#include "sched/admit.h"
 #include "sched/gain.h"
 #include "sched/promise.h"
 #include "sched/sched.h"
@@ -88,8 +89,8 @@ typedef struct sim {
     ft_sim_prefixes *prefixes; /* KV of texts that have ended; NULL: none is kept */
     ft_sched_limits limits;
     ft_spikes spikes;
-    ft_gain usual_gain; /* of all sessions */
-    double behind;      /* the recent share of rounds (sched/admit.h) */
+    ft_gain usual_gain;     /* of all sessions */
+    ft_admit_behind behind; /* (sched/admit.h) */
     ft_rng noise;
     uint32_t *ready;   /* [n_ready of cap] who has work */
     uint32_t *of;      /* [cap] whose a work is */

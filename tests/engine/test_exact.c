@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/products.h"
+#include "support/sanitized.h"
 #include "support/tiny_gguf.h"
 
 #define N_SEQS   3
@@ -282,7 +283,7 @@ static void test_tiny(void **state)
                                    .n_head_kv = 2,
                                    .head_dim = 32};
             char *path = tiny_gguf_temp(&opts);
-            run_on(path, 30 + i, 300, 40);
+            run_on(path, 30 + i, 300, FT_TIMES(40, 12));
             unlink(path);
             free(path);
         }
@@ -296,7 +297,7 @@ static void test_k_quants(void **state)
     for (size_t t = 0; t < 2; t++) {
         tiny_gguf_opts opts = {.type = types[t][0], .finer = types[t][1], .seed = 40 + t};
         char *path = tiny_gguf_temp(&opts);
-        run_on(path, 33 + t, 300, 40);
+        run_on(path, 33 + t, 300, FT_TIMES(40, 12));
         unlink(path);
         free(path);
     }

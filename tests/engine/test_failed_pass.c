@@ -22,12 +22,13 @@
 #include "engine/graph.h"
 #include "model/memory_choose.h"
 #include "model/streamed.h"
+#include "support/sanitized.h"
 #include "support/tiny_gguf.h"
 
 #define N_SEQS  5
 #define ROWS    8 /* of a segment, at most */
 #define LONGEST 200
-#define ROUNDS  60
+#define ROUNDS  FT_TIMES(60, 20)
 #define N_LAYER 24 /* of the model whose weights are read in every pass */
 
 /* ---- what fails ---- */

@@ -74,36 +74,63 @@ static void test_more(void **state)
     assert_int_equal(ft_admit_more(0, 0.03, 0, 0), 0);
 }
 
-/* 4 tokens/s since 90 s; it is 100 s, so that 40 tokens are owed. The round came at 99 s. */
+/* 4 tokens/s since 90 s; it is 100 s, so that 40 tokens are owed but for those of two passes. The
+ * round came at 99 s. */
+static bool is_behind(uint32_t had_tok, int64_t budget_us, int64_t pass_us)
+{
+    const ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S, .had_tok = had_tok};
+    return ft_admit_is_behind(&p, &(ft_late_round){.arrival_us = 99 * S,
+                                                   .pass_us = 100 * S - pass_us,
+                                                   .verdict_us = 100 * S,
+                                                   .budget_us = budget_us});
+}
+
 static void test_behind(void **state)
 {
-    ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S, .had_tok = 39};
     const int64_t came = 99 * S, now = 100 * S, late = now - 1;
     (void)state;
-    assert_true(ft_admit_is_behind(&p, came, late, now));
-    assert_false(ft_admit_is_behind(&p, came, now, now));      /* the verdict is in time */
-    assert_false(ft_admit_is_behind(&p, came, came + 1, now)); /* its edge left it no time */
-    assert_true(ft_admit_is_behind(&p, came, came + 2, now));
-    p.had_tok = 40;
-    assert_false(ft_admit_is_behind(&p, came, late, now));
-    p.had_tok = 0; /* it has waited for its prompt: it is as far behind */
-    assert_true(ft_admit_is_behind(&p, came, late, now));
+    assert_true(is_behind(39, late, 0));
+    assert_false(is_behind(39, now, 0));      /* the verdict is in time */
+    assert_false(is_behind(39, came + 1, 0)); /* its edge left it no time */
+    assert_true(is_behind(39, came + 2, 0));
+    assert_false(is_behind(40, late, 0));
+    assert_true(is_behind(0, late, 0)); /* it has waited for its prompt: it is as far behind */
+    assert_true(is_behind(35, late, S / 2));
+    assert_false(is_behind(36, late, S / 2));
 }
 
 /* Four late rounds in a row are borne, the fifth is not; what was late is forgotten. */
 static void test_behind_share(void **state)
 {
-    double behind = 0;
+    ft_admit_behind behind = {0};
     int n = 0;
     (void)state;
-    ft_admit_saw(&behind, false);
-    assert_true(behind == 0);
-    for (; n < 1000 && ft_admit_promise(0.1, 0.1, behind); n++)
-        ft_admit_saw(&behind, true);
+    ft_admit_saw(&behind, false, S);
+    assert_true(ft_admit_behind_share(&behind, S) == 0);
+    for (; n < 1000 && ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, S)); n++)
+        ft_admit_saw(&behind, true, S);
     assert_int_equal(n, 5);
-    for (n = 0; n < 1000 && !ft_admit_promise(0.1, 0.1, behind); n++)
-        ft_admit_saw(&behind, false);
+    for (n = 0; n < 1000 && !ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, S)); n++)
+        ft_admit_saw(&behind, false, S);
     assert_in_range(n, 30, 60);
+}
+
+/* A server with five rounds a second: what it was like in overload does not last. */
+static void test_slow_rounds(void **state)
+{
+    ft_admit_behind behind = {0};
+    int64_t now = 100 * S;
+    (void)state;
+    for (int i = 0; i < 1000; i++, now += S / 5)
+        ft_admit_saw(&behind, i % 20 == 0, now);
+    assert_true(ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, now)));
+    for (int i = 0; i < 200; i++, now += S / 5)
+        ft_admit_saw(&behind, true, now);
+    assert_float_equal(ft_admit_behind_share(&behind, now), 0.25, 0.01);
+    assert_false(ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, now + 20 * S)));
+    assert_true(ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, now + 30 * S)));
+    ft_admit_saw(&behind, false, now + 30 * S);
+    assert_true(ft_admit_promise(0.1, 0.1, ft_admit_behind_share(&behind, now + 30 * S)));
 }
 
 static void test_kv(void **state)
@@ -128,7 +155,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),         cmocka_unit_test(test_promises),
         cmocka_unit_test(test_more),         cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_behind_share), cmocka_unit_test(test_kv),
+        cmocka_unit_test(test_behind_share), cmocka_unit_test(test_slow_rounds),
+        cmocka_unit_test(test_kv),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

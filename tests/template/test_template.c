@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/thread.h"
+#include "support/sanitized.h"
 #include "support/tiny_gguf.h"
 #include "template/common.h"
 
@@ -748,7 +749,7 @@ static void test_reader(void **state)
                     .reasoning_apart = true};
     static const char one[] = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n"
                               "</tool_call>";
-    for (size_t step = 1; step < 90; step += 11) {
+    for (size_t step = 1; step < 90; step += FT_TIMES(11, 44)) {
         assert_read(t, &chat, "plain words", step, "plain words");
         assert_read(t, &chat, one, step, "|0:add:{\"a\": 12}");
         assert_read(t, &chat, "<tool_call>\nwhat", step, "<tool_call>\nwhat");
