@@ -247,7 +247,7 @@ ft_demo_target() {
 
 # ft_build DIR TARGET [cmake option...]: configures, builds what changed.
 ft_build() {
-    local dir="$1" target="$2" log="$FT_CACHE/build.log"
+    local dir="$1" target="$2" log="$FT_CACHE/${1##*/}.log"
     shift 2
     ft_xgrammar
     cmake -S "$FT_ROOT" -B "$dir" -G Ninja -DFT_PORTABLE="$FT_PORTABLE" \

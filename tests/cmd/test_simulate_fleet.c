@@ -129,7 +129,7 @@ static void test_costs(void **state)
     json_t *slow = must_run(args);
     const json_t *one = json_array_get(json_object_get(own, "rows"), 0);
     const json_t *two = json_array_get(json_object_get(slow, "rows"), 0);
-    assert_true(2 * program_number(two, "rounds") < program_number(one, "rounds"));
+    assert_true(3 * program_number(two, "rounds") < 2 * program_number(one, "rounds"));
     json_decref(own);
     json_decref(slow);
     unlink(path);
