@@ -189,8 +189,8 @@ static ft_status start(run_app *app, ft_error *err)
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
     edge->reconnect_ms = RECONNECT_MS;
-    if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
-        edge->verify_us = ft_verifier_pass_us(app->verifier);
+    edge->verify =
+        (ft_edge_pass){ft_verifier_pass_us(app->verifier), ft_verifier_row_us(app->verifier)};
     return ft_edge_create(edge, err, &app->edge);
 }
 

@@ -118,8 +118,8 @@ ft_status ft_cmd_fallback_start(ft_cmd_fallback *f, ft_edge_opts *edge, ft_error
     f->source.name = "fallback";
     edge->fallback = &f->source;
     edge->turn = f->opts.turn;
-    if (f->memory.streamed) /* drafts cost little beside reading the target: begin with them */
-        edge->fallback_verify_us = ft_verifier_pass_us(f->verifier);
+    edge->fallback_verify =
+        (ft_edge_pass){ft_verifier_pass_us(f->verifier), ft_verifier_row_us(f->verifier)};
     FT_LOGI("edge", "fallback ready file=%s pass_ms=%" PRId64, f->flags->path,
             ft_verifier_pass_us(f->verifier) / 1000);
     return FT_OK;

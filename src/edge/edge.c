@@ -242,9 +242,9 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
         ft_control_init(&learnt->control, &control);
         learnt->fallback = ft_fallback_begin(opts->alpha);
         ft_control_expect_draft(&learnt->control, forward_us);
-        ft_control_expect_verify(&learnt->control, place == FT_PLACE_SERVER
-                                                       ? opts->verify_us
-                                                       : opts->fallback_verify_us);
+        const ft_edge_pass *pass =
+            place == FT_PLACE_SERVER ? &opts->verify : &opts->fallback_verify;
+        ft_control_expect_verify(&learnt->control, pass->us, pass->row_us);
     }
     return status;
 }

@@ -52,6 +52,11 @@ typedef enum ft_draft_by {
     FT_DRAFT_BY_BOTH
 } ft_draft_by;
 
+/* Expected times of a target's pass; 0: not known. */
+typedef struct ft_edge_pass {
+    int64_t us, row_us; /* with one row; what one more row adds */
+} ft_edge_pass;
+
 typedef struct ft_edge_opts {
     const ft_vocab *vocab;       /* borrowed */
     const ft_model *draft_model; /* borrowed; NULL: drafts come from `drafts`, or there are none */
@@ -108,10 +113,9 @@ typedef struct ft_edge_opts {
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
-    /* Expected time of a verification, if the verifier is in this process; 0: not known. */
-    int64_t verify_us;
-    int64_t fallback_verify_us; /* the same of the fallback target */
-    ft_turn *turn;              /* of the draft engine: as in ft_engine_opts; borrowed */
+    ft_edge_pass verify;      /* if the verifier is in this process */
+    ft_edge_pass fallback_verify; /* of the fallback target */
+    ft_turn *turn;                /* of the draft engine: as in ft_engine_opts; borrowed */
     /* A text that must be opened anew on another target (ft_msg_opened.target) ends. Without it the
      * text goes on, and its statistics say so. */
     bool require_same_target;

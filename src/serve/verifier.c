@@ -81,6 +81,11 @@ int64_t ft_verifier_pass_us(const ft_verifier *verifier)
     return verifier->warm_pass_us;
 }
 
+int64_t ft_verifier_row_us(const ft_verifier *verifier)
+{
+    return verifier->warm_row_us;
+}
+
 ft_grammars *ft_verifier_grammars(ft_verifier *verifier)
 {
     return verifier->grammars;
@@ -298,6 +303,8 @@ static ft_status warm(ft_verifier *v, ft_error *err)
     ft_warm passes;
     ft_status status = ft_engine_warm(v->engine, &v->opts.clock, &v->opts.kept, err, &passes);
     v->warm_pass_us = status == FT_OK && passes.n > 0 ? passes.us[0] : 0;
+    if (status == FT_OK && passes.n > 1 && passes.us[1] > passes.us[0])
+        v->warm_row_us = (passes.us[1] - passes.us[0]) / (passes.rows[1] - passes.rows[0]);
     for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
         const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);
         ft_cost_observe(&v->cost, &pass, passes.us[i]);

@@ -64,6 +64,9 @@ void ft_verifier_tick(ft_verifier *verifier);
 /* The time of the pass of one row by which the engine was warmed up, reading of weights included;
  * 0: there was none. May be called from any thread. */
 int64_t ft_verifier_pass_us(const ft_verifier *verifier);
+/* What each of a few more rows adds to it; 0: not known, as where the target is read in every pass.
+ * Any thread. */
+int64_t ft_verifier_row_us(const ft_verifier *verifier);
 
 /* Its compiled constraints; borrowed; NULL: it takes none. A text's tenant is ft_client_name of
  * ft_vclient.asks. Any thread. */

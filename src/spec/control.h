@@ -135,9 +135,10 @@ bool ft_control_drafts_long(const ft_control *control);
 
 /* The time of a draft forward, before any was measured. */
 void ft_control_expect_draft(ft_control *control, int64_t forward_us);
-/* The time of a verification, before any was measured: of an engine in this process. 0: not known.
- * Without it the first tokens come by a run, which measures it. */
-void ft_control_expect_verify(ft_control *control, int64_t us);
+/* The time of a verification without nodes, and what a node adds, before any was measured: of an
+ * engine in this process. 0: not known. Without the first one the first tokens come by a run, which
+ * measures it. */
+void ft_control_expect_verify(ft_control *control, int64_t us, int64_t node_us);
 /* A draft, or a shadow, of `levels` levels took `forwards` forwards and `us`. Ignored if nothing
  * was drafted. */
 void ft_control_saw_draft(ft_control *control, uint32_t levels, uint32_t forwards, int64_t us);

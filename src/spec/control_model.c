@@ -14,8 +14,9 @@
 #define ACCEPT (ft_spec_tune->accept)
 #define TRIES  (ft_spec_tune->tries)
 
-/* A verification of so many nodes is expected to take twice as long as one of none. Without a price
- * of nodes the first trees would be the largest, and if those do not pay, runs follow. */
+/* A verification of so many nodes is expected to take twice as long as one of none, if nobody says
+ * what a node takes. Without a price of nodes the first trees would be the largest, and if those do
+ * not pay, runs follow. */
 #define EXPECTED_NODES 128
 
 #define PRICE_MOST 0.99 /* a row of one's own is always worth it */
@@ -178,10 +179,11 @@ void ft_control_expect_draft(ft_control *c, int64_t forward_us)
         line_add(&c->draft, 1, (double)forward_us, (double)forward_us, 0);
 }
 
-void ft_control_expect_verify(ft_control *c, int64_t us)
+void ft_control_expect_verify(ft_control *c, int64_t us, int64_t node_us)
 {
+    const double slope = node_us > 0 ? (double)node_us : (double)us / EXPECTED_NODES;
     if (c->verify.n == 0 && us > 0)
-        line_add(&c->verify, 0, (double)us, (double)us / EXPECTED_NODES, 0);
+        line_add(&c->verify, 0, (double)us, slope, 0);
 }
 
 void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)

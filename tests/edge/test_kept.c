@@ -105,8 +105,8 @@ static bool live_so(const char *folder, const char *of, const life *how)
                                .fallback = how->offline ? &here : NULL,
                                .draft = ft_draft_params_tree(8, 4, 4),
                                .automatic = !how->fixed,
-                               .verify_us = 1000000, /* begins with trees */
-                               .fallback_verify_us = 1000000,
+                               .verify = {1000000, 0}, /* begins with trees */
+                               .fallback_verify = {1000000, 0},
                                .clock = ft_clock_monotonic(),
                                .n_threads = 1,
                                .kept = {folder, of}};

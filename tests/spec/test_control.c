@@ -517,6 +517,26 @@ static void test_depth_follows(void **state)
 
 /* ---- bounds ---- */
 
+/* The first draft is as large as what is said of a node's time allows. */
+static void test_expected_nodes(void **state)
+{
+    const ft_control_opts opts = {.max_budget = 32, .max_depth = 8, .max_width = 4};
+    const ft_control_room room = {.nodes = 32, .depth = 8};
+    uint32_t budget[2];
+    (void)state;
+    for (int dear = 0; dear < 2; dear++) {
+        ft_control c;
+        ft_control_init(&c, &opts);
+        ft_control_expect_draft(&c, 500);
+        ft_control_expect_verify(&c, 20000, dear ? 6000 : 0);
+        const ft_control_choice choice = ft_control_choose(&c, &room);
+        assert_true(choice.speculate);
+        budget[dear] = choice.budget;
+    }
+    assert_true(budget[0] >= 8);
+    assert_true(budget[1] <= 2);
+}
+
 /* Drafting ahead beside a target on the same processor: never before a verification's time is
  * known, then by the share of drafting. */
 static void test_drafts_long(void **state)
@@ -528,7 +548,7 @@ static void test_drafts_long(void **state)
         ft_control_init(&c, &opts);
         ft_control_expect_draft(&c, costly ? 50000 : 500);
         assert_false(ft_control_drafts_long(&c));
-        ft_control_expect_verify(&c, 200000);
+        ft_control_expect_verify(&c, 200000, 0);
         assert_true(ft_control_choose(&c, &room).speculate);
         assert_int_equal(ft_control_drafts_long(&c), costly);
     }
@@ -633,6 +653,7 @@ int main(void)
         cmocka_unit_test(test_reaction),
         cmocka_unit_test(test_price),
         cmocka_unit_test(test_depth_follows),
+        cmocka_unit_test(test_expected_nodes),
         cmocka_unit_test(test_drafts_long),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),
