@@ -14,7 +14,8 @@
 //
 // A young session begins with a short run. It costs nothing over plain decoding, and tells the
 // network time and what a token takes. A tree is tried only if it could pay by these and by the
-// time of the draft model's warm-up. The first tree is short.
+// time of the draft model's warm-up. The first tree is short. If the target is in this process, its
+// own warm-up says what passes take, and the first choice is made by that.
 //
 // Pure; the caller owns the state. A choice takes some microseconds.
 #include "spec/control.h"

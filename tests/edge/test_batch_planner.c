@@ -101,7 +101,7 @@ static void test_free_choice(void **state)
 {
     uint32_t drafted = 0, worlds = 0;
     (void)state;
-    for (uint32_t i = 0; i < 36; i += FT_TIMES(1, 5), worlds++) {
+    for (uint32_t i = 0; i < 36; i += FT_TIMES(1, 7), worlds++) {
         const double us[2][2] = {{50 * (1 + i % 3), 5 * (1 + i / 3 % 3)},
                                  {1000 * pow(4, i / 9), 10 * pow(4, i % 4)}};
         world w;
