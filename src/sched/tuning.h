@@ -81,13 +81,13 @@
  * pass costs: load_most is what remains. behind_most holds where these are more than usual. */
 #define FT_SCHED_TUNING_ADMIT(T, g)                                                              \
     T(g, REAL, SCALED, load_most, 0.65, "share of the engine's time that may be promised")       \
-    /* half -15.0 % asked fastest, double -39.9 % asked fastest */                               \
+    /* half -15.8 % asked fastest, double -42.8 % asked fastest */                               \
     T(g, REAL, SCALED, behind_most, 0.02, "share of rounds behind above which none is promised") \
-    /* half -7.1 % asked dear, double -5.2 % asked cheap on time */                              \
+    /* half +8.3 % asked cheap, double -7.9 % asked dear on time */                              \
     T(g, REAL, SCALED, behind_s, 10, "s in which that share falls to a third without rounds")    \
-    /* half -1.5 % asked small, double -2.8 % asked small */                                     \
+    /* half unclear, double unclear */                                                           \
     T(g, REAL, SCALED, behind_weight, 0.005, "share of a new round in that share")               \
-    /* half -6.3 % asked dear, double -2.1 % asked cheap */
+    /* half -1.5 % asked small, double -1.4 % asked cheap on time */
 
 /* gain.c. Texts change: a session's last ten rounds or so count. All sessions have many more. */
 #define FT_SCHED_TUNING_GAIN(T, g)                                                              \

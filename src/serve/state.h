@@ -101,9 +101,9 @@ struct ft_verifier {
     ft_sess_list sessions;
     ft_quota places; /* of sessions; detached ones have theirs, too */
     ft_sess_batch batch;
-    ft_cost cost; /* estimates the time of passes on this machine */
-    int64_t warm_pass_us,
-        warm_row_us; /* as ft_verifier_pass_us, ft_verifier_row_us; set at creation */
+    ft_cost cost;         /* estimates the time of passes on this machine */
+    int64_t warm_pass_us; /* as ft_verifier_pass_us; set at creation */
+    int64_t warm_row_us;  /* as ft_verifier_row_us; likewise */
     ft_spikes spikes;
     double row_price;       /* recent price of a row (sched/price.h) */
     ft_gain usual_gain;     /* mean gain of rounds with a promise */

@@ -34,10 +34,7 @@ bool ft_sim_admits(const sim *s, const device *asking)
 void ft_sim_admit_saw(sim *s, const device *d, const ft_gain_round *round)
 {
     const ft_promise promise = ft_sim_promise(s, d);
-    const ft_late_round at = {.arrival_us = d->arrival_us,
-                              .pass_us = s->now_us - s->pass_us,
-                              .verdict_us = s->now_us,
-                              .budget_us = d->budget_us};
+    const ft_late_round at = ft_sim_round_times(s, d);
     ft_gain_saw_usual(&s->usual_gain, round);
     ft_admit_saw(&s->behind, ft_admit_is_behind(&promise, &at), s->now_us);
 }

@@ -124,6 +124,14 @@ ft_promise ft_sim_promise(const sim *s, const device *d)
                         .had_tok = d->done - d->opened_tok};
 }
 
+ft_late_round ft_sim_round_times(const sim *s, const device *d)
+{
+    return (ft_late_round){.arrival_us = d->arrival_us,
+                           .pass_us = s->now_us - s->pass_us,
+                           .verdict_us = s->now_us,
+                           .budget_us = d->budget_us};
+}
+
 void ft_sim_device_end(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];

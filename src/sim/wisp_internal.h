@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "sched/admit.h"
 #include "sched/gain.h"
+#include "sched/late.h"
 #include "sched/promise.h"
 #include "sched/sched.h"
 #include "sim/prefixes.h"
@@ -128,6 +129,8 @@ bool ft_sim_counted(const sim *s);
 /* What the server knows of a text's promise. A text's speed counts from its request on, at its
  * device (eq. (20)). */
 ft_promise ft_sim_promise(const sim *s, const device *d);
+/* The times of the device's round, whose pass is over now; spike is not set. */
+ft_late_round ft_sim_round_times(const sim *s, const device *d);
 
 /* ---- admission (wisp_admit.c) ---- */
 /* Whether a text that arrives now is promised its speed. */

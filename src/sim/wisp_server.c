@@ -375,11 +375,8 @@ static uint32_t commit(sim *s, uint32_t who)
 /* Counts the verdict of a draft: late or in time. */
 static void count_round(sim *s, const device *d, ft_spike_cause cause)
 {
-    const ft_late_round at = {.arrival_us = d->arrival_us,
-                              .pass_us = s->now_us - s->pass_us,
-                              .verdict_us = s->now_us,
-                              .budget_us = d->budget_us,
-                              .spike = cause != FT_SPIKE_NONE};
+    ft_late_round at = ft_sim_round_times(s, d);
+    at.spike = cause != FT_SPIKE_NONE;
     const ft_sim_round round = {.class = d->class,
                                 .queue_us = at.pass_us - at.arrival_us,
                                 .verify_us = s->pass_us,

@@ -17,16 +17,13 @@
 
 #include "base/rng.h"
 #include "engine/kv.h"
+#include "support/sanitized.h"
 
 #define BLOCK    FT_KV_BLOCK_TOK
 #define N_BLOCKS 40
 #define N_SEQS   6
 #define MAX_TOK  400
-#ifdef __SANITIZE_ADDRESS__
-#define N_STEPS 30000
-#else
-#define N_STEPS 300000
-#endif
+#define N_STEPS  FT_TIMES(300000, 30000)
 
 /* A full block, as the model sees it. A block without a scope is in the list only while it is
  * held. */

@@ -295,7 +295,7 @@ static void test_program(void **state)
 #endif
 
 /* What ends a program that has no end, or takes all memory. EITHER: time or memory. */
-#define EITHER "chat template: it "
+#define EITHER   "chat template: it "
 static const struct {
     const char *program, *words;
 } endless[] = {
@@ -519,11 +519,7 @@ static void assert_family(const ft_vocab *v, const char *source, bool tools, con
 }
 
 /* All of them take minutes under sanitizers: there one of eight is tried. */
-#ifdef __SANITIZE_ADDRESS__
-#define FAMILIES 8
-#else
-#define FAMILIES 1
-#endif
+#define FAMILIES FT_TIMES(1, 8)
 
 static void test_families(void **state)
 {
