@@ -11,7 +11,10 @@
 #include "spec/draft_engine.h"
 #include "spec/tree.h"
 
-#define RECORD_TIMES 2 /* nodes recorded behind each token, over a tree's */
+/* Nodes recorded behind each token, over a tree's; and at least: drafts ahead of a verdict have as
+ * many nodes as its time allows, however small trees are. */
+#define RECORD_TIMES 2
+#define RECORD_LEAST 64
 
 static ft_status engine_source(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *err,
                                ft_draft_source **out)
@@ -49,8 +52,7 @@ static ft_status record_end(ft_drafter *drafter, const ft_draft_params *params, 
 {
     ft_tree tree;
     ft_draft_params all = *params;
-    all.budget =
-        params->budget < FT_TREE_MAX / RECORD_TIMES ? RECORD_TIMES * params->budget : FT_TREE_MAX;
+    all.budget = ft_min_u32(ft_max_u32(RECORD_TIMES * params->budget, RECORD_LEAST), FT_TREE_MAX);
     all.width = FT_DRAFT_LEAVES;
     all.depth = FT_TREE_MAX;
     return ft_drafter_draft(drafter, &all, err, &tree);

@@ -9,6 +9,8 @@
 //   2. the model has pending nodes only where both have the same n_past; in_model[k] is the model's
 //      number of pending node k, or -1; with a node its ancestors are in the model;
 //   3. all use of a source's model happens under the recording's model_lock.
+// A model's source that nobody needs rests with its text. Who drafts for that text again goes on
+// with it, and need not have the prompt read a second time.
 // So a recording that is being filled costs what drafting costs, and one that is full nothing but
 // the look-ups. Allocates when the table grows, never in a full recording.
 #include "bench/recording.h"
@@ -25,6 +27,16 @@
 #include "bench/recording_table.h"
 #include "spec/rule.h"
 
+#define RESTING_MAX 64
+
+/* A model's source that nobody uses. */
+typedef struct resting {
+    ft_draft_source *model;
+    const ft_rule *rule;
+    uint8_t key[16];
+    int32_t *text; /* [model->n_past], owned */
+} resting;
+
 struct ft_recording {
     uint32_t most;
     ft_draft_source limits; /* of the model's sources */
@@ -32,6 +44,8 @@ struct ft_recording {
 
     pthread_mutex_t model_lock;    /* guards the model and all sources made of it */
     ft_draft_source_factory model; /* create == NULL: none any more */
+    resting rests[RESTING_MAX];    /* [n_rests], the oldest first */
+    uint32_t n_rests;
 
     pthread_rwlock_t table_lock; /* guards what follows */
     ft_recording_table table;
@@ -84,10 +98,31 @@ ft_status ft_recording_create(const ft_draft_source_factory *model, uint32_t mos
     return r ? FT_OK : ft_error_set(err, FT_NOMEM, "recording: out of memory");
 }
 
+/* Takes the one with this number out of the list. */
+static resting take_resting(ft_recording *r, uint32_t at)
+{
+    const resting it = r->rests[at];
+    memmove(r->rests + at, r->rests + at + 1, (--r->n_rests - at) * sizeof it);
+    return it;
+}
+
+/* False: there was none. */
+static bool drop_oldest(ft_recording *r)
+{
+    if (r->n_rests == 0)
+        return false;
+    const resting it = take_resting(r, 0);
+    ft_draft_source_destroy(it.model);
+    free(it.text);
+    return true;
+}
+
 void ft_recording_destroy(ft_recording *recording)
 {
     if (!recording)
         return;
+    while (drop_oldest(recording)) {
+    }
     ft_recording_table_deinit(&recording->table);
     pthread_mutex_destroy(&recording->model_lock);
     pthread_rwlock_destroy(&recording->table_lock);
@@ -98,6 +133,8 @@ void ft_recording_drop_model(ft_recording *recording)
 {
     pthread_mutex_lock(&recording->model_lock);
     recording->model.create = NULL;
+    while (drop_oldest(recording)) {
+    }
     pthread_mutex_unlock(&recording->model_lock);
 }
 
@@ -165,18 +202,71 @@ static void learn(ft_recording *r, uint64_t slot, ft_draft_children *children,
 
 /* ---- the model, under model_lock ---- */
 
-static ft_status need_model(recorded *s, ft_error *err)
+static uint32_t n_common(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b)
+{
+    uint32_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* Goes on with the resting source that has most of the text's first n tokens, if one has at least
+ * half of them: one with less is better left for its own text. */
+static void wake(recorded *s, uint32_t n_wanted)
+{
+    ft_recording *r = s->recording;
+    uint32_t most = 0, at = 0;
+    for (uint32_t i = 0; i < r->n_rests; i++) {
+        const resting *it = &r->rests[i];
+        const uint32_t n = n_common(it->text, it->model->n_past, s->text, n_wanted);
+        if (n > most && it->rule == s->rule && memcmp(it->key, s->key, sizeof s->key) == 0) {
+            most = n;
+            at = i;
+        }
+    }
+    if (most == 0 || 2 * most < n_wanted)
+        return;
+    const resting it = take_resting(r, at);
+    free(it.text);
+    s->model = it.model;
+    s->model->ops->truncate(s->model, most);
+}
+
+/* The source is done: its model rests, with the text that it has read. */
+static void rest(recorded *s)
+{
+    ft_recording *r = s->recording;
+    if (!r->model.create || s->model->n_past == 0) {
+        ft_draft_source_destroy(s->model);
+        return;
+    }
+    if (r->n_rests == RESTING_MAX)
+        drop_oldest(r);
+    s->model->ops->truncate(s->model, s->model->n_past);
+    r->rests[r->n_rests] = (resting){.model = s->model, .rule = s->rule, .text = s->text};
+    memcpy(r->rests[r->n_rests++].key, s->key, sizeof s->key);
+    s->text = NULL;
+}
+
+/* It need not read the first n tokens if somebody else's has. */
+static ft_status need_model(recorded *s, uint32_t n, ft_error *err)
 {
     const ft_draft_source_factory *model = &s->recording->model;
+    if (!s->model)
+        wake(s, n);
     return s->model ? FT_OK : model->create(model->ctx, s->rule, &s->sampling, err, &s->model);
 }
 
-/* FT_EXHAUSTED: no room for it. */
+/* Resting sources make room. FT_EXHAUSTED: there is none even so. */
 static ft_status model_forward(recorded *s, ft_draft_request *request, ft_error *err)
 {
+    ft_status status;
     request->source = s->model;
-    ft_status status = s->model->ops->forward(request, 1, err);
-    return status != FT_OK ? status : request->status;
+    do {
+        status = s->model->ops->forward(request, 1, err);
+        status = status != FT_OK ? status : request->status;
+    } while (status == FT_EXHAUSTED && drop_oldest(s->recording));
+    return status;
 }
 
 /* Brings the model's text up to `n` tokens; the children behind the last one as the request has
@@ -273,7 +363,7 @@ static ft_status ask_text(recorded *s, uint32_t n, uint64_t slot, const ft_draft
     ft_status status = FT_OK;
     pthread_mutex_lock(&s->recording->model_lock);
     if (s->recording->model.create) {
-        status = need_model(s, err);
+        status = need_model(s, n - 1, err);
         if (status == FT_OK)
             status = model_feed(s, n, r, err);
         if (status == FT_OK)
@@ -309,7 +399,7 @@ static ft_status ask_leaves(recorded *s, const uint32_t *missing, uint32_t n, ft
     ft_status status = FT_OK;
     pthread_mutex_lock(&s->recording->model_lock);
     if (s->recording->model.create) {
-        status = need_model(s, err);
+        status = need_model(s, s->base.n_past, err);
         if (status == FT_OK)
             status = model_leaves(s, missing, n, r, err);
     }
@@ -444,7 +534,7 @@ static void destroy(ft_draft_source *source)
     recorded *s = (recorded *)source;
     if (s->model) {
         pthread_mutex_lock(&s->recording->model_lock);
-        ft_draft_source_destroy(s->model);
+        rest(s);
         pthread_mutex_unlock(&s->recording->model_lock);
     }
     free(s->text);

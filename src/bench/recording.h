@@ -36,7 +36,7 @@ typedef struct ft_recording ft_recording;
  * for one source, to learn its limits. FT_NOMEM and the model's errors leave *out NULL. */
 FT_WARN_UNUSED ft_status ft_recording_create(const ft_draft_source_factory *model, uint32_t most,
                                              ft_error *err, ft_recording **out);
-/* All sources must have been destroyed. NULL is legal. */
+/* All sources must have been destroyed, but not the model's engine. NULL is legal. */
 void ft_recording_destroy(ft_recording *recording);
 
 /* From now on it only replays: what is missing stays missing. The model is not used again, once
@@ -44,7 +44,8 @@ void ft_recording_destroy(ft_recording *recording);
 void ft_recording_drop_model(ft_recording *recording);
 
 /* An empty text for a drafter that draws by `rule` (borrowed) and as `s` says (copied). Its model's
- * source is made when something is missing for the first time. Any thread. FT_INVALID (sampling),
+ * source is made when something is missing for the first time, or one goes on that an earlier text
+ * with the same beginning has left. Any thread. FT_INVALID (sampling),
  * FT_NOMEM leave *out NULL. */
 FT_WARN_UNUSED ft_status ft_recording_source(ft_recording *recording, const ft_rule *rule,
                                              const ft_sampling *s, ft_error *err,

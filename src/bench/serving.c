@@ -17,7 +17,18 @@
 
 const char *const ft_bench_depth_name[] = {"latency", "fixed", NULL};
 
+#define KEPT_TOK_MOST 32768 /* of a model of 135 million parameters: 750 MB */
+
 /* ---- what is needed ---- */
+
+/* Of the draft model's pool, so that texts are there still when they are drafted for again. */
+static uint32_t kept_tok(const ft_serving *x)
+{
+    uint64_t tok = 0;
+    for (uint32_t i = 0; i < x->set.n; i++)
+        tok += x->set.prompts[i].tokens.n + (uint64_t)x->o->n;
+    return tok < KEPT_TOK_MOST ? (uint32_t)tok : KEPT_TOK_MOST;
+}
 
 static ft_status load_models(ft_serving *x, ft_error *err)
 {
@@ -31,7 +42,7 @@ static ft_status load_models(ft_serving *x, ft_error *err)
         return status;
     uint32_t text = x->set.longest + (uint32_t)f->n + 8 * FT_TREE_MAX;
     const ft_bench_load_drafts_opts drafts = {.model = x->draft,
-                                              .kv_tok = (2 * batch + 1) * text,
+                                              .kv_tok = (2 * batch + 1) * text + kept_tok(x),
                                               .branch = ft_draft_params_tree(1, 1, 1).branch,
                                               .n_threads = 1};
     return ft_bench_load_drafts_init(&x->drafts, &drafts, err);

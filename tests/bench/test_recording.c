@@ -384,6 +384,46 @@ static void test_filling_costs_no_more(void **state)
     fixture_deinit(&f);
 }
 
+/* The rows that a new source's model computes for a text that the table does not know. */
+static uint64_t rows_for(const fixture *f, const ft_sampling *how, const int32_t *text, uint32_t n)
+{
+    ft_draft_source *source;
+    ft_draft_children children;
+    ft_engine_stats before, after;
+    must(ft_recording_source(f->recording, &ft_rule_exact, how, &err, &source));
+    ft_draft_request r = {.source = source, .n = n, .tokens = text, .children = &children};
+    ft_engine_get_stats(f->engine, &before);
+    must(source->ops->forward(&r, 1, &err));
+    must(r.status);
+    ft_engine_get_stats(f->engine, &after);
+    assert_true(children.n > 0);
+    ft_draft_source_destroy(source);
+    return after.rows - before.rows;
+}
+
+/* Who drafts for a text again need not have it read again; who draws in another way, or drafts for
+ * another text, has all of it read. Where the pool is full, the resting text makes room. */
+static void test_read_once(void **state)
+{
+    fixture f;
+    const ft_sampling greedy = ft_sampling_default();
+    ft_sampling warm = greedy;
+    int32_t text[PROMPT], other[PROMPT];
+    warm.temperature = 0.8f;
+    fixture_init(&f, 2048, 32, 4); /* one text at a time */
+    const uint32_t n = test_draft_prompt(text, PROMPT, 1);
+    memcpy(other, text, sizeof text);
+    other[n - 1]++;
+    assert_int_equal(rows_for(&f, &greedy, text, n - 1), n - 1);
+    assert_int_equal(rows_for(&f, &greedy, text, n), 1);
+    assert_int_equal(rows_for(&f, &greedy, other, n), 1);
+    assert_int_equal(rows_for(&f, &warm, text, n), n);
+    for (uint32_t i = 0; i < n; i++)
+        other[i] = text[n - 1 - i];
+    assert_int_equal(rows_for(&f, &warm, other, n), n);
+    fixture_deinit(&f);
+}
+
 /* ---- threads ---- */
 
 typedef struct job {
@@ -482,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_model_is_full),
         cmocka_unit_test(test_known_and_unknown_mixed),
         cmocka_unit_test(test_filling_costs_no_more),
+        cmocka_unit_test(test_read_once),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_table),
     };
