@@ -14,6 +14,7 @@
 
 #include "base/num.h"
 #include "bench/ablate_cases.h"
+#include "bench/ablate_regret.h"
 #include "bench/ablate_texts.h"
 #include "edge/tuning.h"
 #include "sched/tuning.h"
@@ -417,6 +418,23 @@ static ft_status all_of(ablate *a, const room *r, ft_error *err)
     return status;
 }
 
+static ft_status regrets(ablate *a, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < a->n_conditions && status == FT_OK; i++) {
+        const ft_ablate_case *edge = a->condition[i].edge;
+        json_t *row = NULL;
+        if (!edge)
+            continue;
+        status = ft_ablate_regret(&a->texts, edge, a->opts->lives, a->opts->stop, err, &row);
+        if (row && a->opts->on_row)
+            a->opts->on_row(a->opts->ctx, row);
+        if (row)
+            json_array_append_new(a->rows, row);
+    }
+    return status;
+}
+
 static json_t *conditions_json(const ablate *a)
 {
     json_t *list = json_array();
@@ -440,6 +458,8 @@ static ft_status run(ablate *a, ft_error *err)
         status = ft_ablate_texts_make(o, err, &a->texts);
     if (status == FT_OK && o->config)
         status = ft_sim_config_load(o->config, err, &a->config);
+    if (status == FT_OK && o->regret)
+        return regrets(a, err);
     for (size_t i = 0; i < FT_COUNT(rooms) && status == FT_OK; i++)
         status = all_of(a, &rooms[i], err);
     if (status == FT_OK && json_array_size(a->rows) == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each tuning constant and each mechanism is worth, on a virtual clock. Called by one thread
+ * What each tuning constant and each mechanism is worth, and what edges' choices cost over the best
+ * ones, on a virtual clock. Called by one thread
  * while no other runs: it replaces the program's constants (base/tuning.h). */
 #ifndef FT_BENCH_ABLATE_H
 #define FT_BENCH_ABLATE_H
@@ -19,6 +20,7 @@ typedef struct ft_bench_ablate_opts {
     const char *conditions;        /* names, with commas between them; NULL: all */
     int64_t texts, tokens;         /* texts of each temperature, and tokens of each at most */
     int64_t lives;                 /* seeds of a change in a condition at most */
+    bool regret;                   /* edges' own choices against fixed ones, nothing else */
     int64_t threads;               /* of the models; 0: all cores */
     ft_progress loading, progress; /* of a model; in texts */
     ft_bench_stop stop;

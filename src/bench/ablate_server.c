@@ -96,6 +96,8 @@ static void start_pass(ft_ablate_world *w, int64_t at_us)
     if (w->how->server.prices)
         w->session.price = ft_price_row(&w->engine.cost, &plain, n);
     double us = (double)ft_cost_predict(&w->engine.cost, &w->engine.shape) * slow(w, at_us);
+    if (w->how->server.kink_rows > 0 && w->engine.shape.rows > w->how->server.kink_rows)
+        us *= w->how->server.kink;
     us *= ft_ablate_noisy(&w->engine.noise, w->how->server.noise);
     if (w->engine.mine && meets_spike(w))
         us *= SPIKE;

@@ -124,6 +124,15 @@ static ft_status link_info(void *ctx, ft_error *err, ft_msg_info *out)
 
 /* ---- a life ---- */
 
+/* What warming up tells an edge of a target and a draft model in its own process. */
+static ft_edge_pass warm_pass(const ft_ablate_case *how)
+{
+    const double *us = how->server.cost_us;
+    return how->alone ? (ft_edge_pass){(int64_t)(us[FT_COST_PASS] + us[FT_COST_ROW]),
+                                       (int64_t)us[FT_COST_ROW]}
+                      : (ft_edge_pass){0};
+}
+
 static ft_status write_text(ft_ablate_world *w, ft_edge *edge, ft_error *err)
 {
     const ft_gen_request wanted = {.prompt = w->session.text->prompt->id,
@@ -140,7 +149,7 @@ static ft_status write_text(ft_ablate_world *w, ft_edge *edge, ft_error *err)
     if (status == FT_OK && w->session.at != w->session.text->text->n)
         status = ft_error_set(err, FT_INTERNAL, "bench ablate: %u of %zu tokens of a text came",
                               w->session.at, w->session.text->text->n);
-    w->life->us += (double)stats.total_us;
+    w->life->us += w->life->text_us[w->session.number] = (double)stats.total_us;
     w->life->tokens += (double)w->session.text->text->n;
     w->life->rounds += stats.rounds;
     w->life->early_taken += stats.early_taken;
@@ -163,10 +172,14 @@ ft_status ft_ablate_live(const ft_ablate_world_opts *opts, const ft_ablate_case 
     ft_ablate_server_begin(w);
     const ft_edge_opts e = {
         .vocab = opts->vocab,
-        .drafts = {.ctx = w, .create = ft_ablate_source, .n_ctx = opts->drafts->from_engine.n_ctx},
+        .drafts = {.ctx = w,
+                   .create = ft_ablate_source,
+                   .n_ctx = opts->drafts->from_engine.n_ctx,
+                   .forward_us = how->alone ? (int64_t)how->device.forward_us : 0},
+        .verify = warm_pass(how),
         .source = {.ctx = w, .open = link_open, .info = link_info},
-        .draft = ft_draft_params_tree(32, 8, 8),
-        .automatic = true,
+        .draft = opts->fixed ? *opts->fixed : ft_draft_params_tree(32, 8, 8),
+        .automatic = !opts->fixed,
         .depth_rule = how->depth_rule,
         .proactive = !how->alone,
         .early = !how->alone,

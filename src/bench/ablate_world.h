@@ -13,6 +13,8 @@
 #include "edge/edge.h"
 #include "sched/cost.h"
 
+#define FT_ABLATE_TEXTS 4
+
 /* A text of the target's, and what the edge is asked for. */
 typedef struct ft_ablate_text {
     const ft_tokens *prompt, *text; /* borrowed; text: what follows */
@@ -39,6 +41,8 @@ typedef struct ft_ablate_server {
     double noise;                    /* of passes: sigma of the logarithm */
     double spikes;                   /* share of tokens behind which a pass takes 4 times as long */
     double cold;          /* the first pass takes so many times as long; 0: it does not */
+    uint32_t kink_rows;   /* passes of more rows take `kink` times as long; 0: all are alike */
+    double kink;
     double load, load_us; /* passes take `load` times as long in every second load_us; 0: never */
     bool hints, prices;   /* it says what a run's token takes, and what a row costs others */
 } ft_ablate_server;
@@ -60,7 +64,7 @@ typedef struct ft_ablate_case {
     bool alone; /* draft and target share a machine: nothing is drafted ahead */
     int warmth; /* temperature: 0 or 1 */
     ft_depth_rule depth_rule;
-    uint32_t texts; /* that an edge writes, one after another */
+    uint32_t texts; /* that an edge writes, one after another, FT_ABLATE_TEXTS at most */
 } ft_ablate_case;
 
 typedef struct ft_ablate_world_opts {
@@ -69,11 +73,13 @@ typedef struct ft_ablate_world_opts {
     const ft_ablate_text *texts; /* [n], of the case's temperature */
     uint32_t n;
     bool no_drafts; /* plain decoding */
+    const ft_draft_params *fixed; /* what each round drafts, borrowed; NULL: the edge chooses */
 } ft_ablate_world_opts;
 
 /* What came of an edge's life. */
 typedef struct ft_ablate_life {
     double us, tokens; /* us: summed over its texts, from request to last token */
+    double text_us[FT_ABLATE_TEXTS];
     double rows;       /* of the server's passes that were this session's */
     double rounds, drafted, accepted, early_taken;
 } ft_ablate_life;

@@ -24,6 +24,17 @@ static void print_row(void *ctx, const json_t *row)
     fflush(stdout);
 }
 
+static void print_regret(void *ctx, const json_t *row)
+{
+    (void)ctx;
+    printf("%-9s %5.0f %10.4g %10.4g %-8s %10.4g %8.2f %8.2f\n", ft_bench_text(row, "condition"),
+           ft_bench_number(row, "lives"), ft_bench_number(row, "default"),
+           ft_bench_number(json_object_get(row, "fixed"), "plain"), ft_bench_text(row, "best"),
+           ft_bench_number(row, "best_tokens_per_s"), 100 * ft_bench_number(row, "regret"),
+           100 * ft_bench_number(row, "regret_first"));
+    fflush(stdout);
+}
+
 static const ft_flag rows[] = {
     {"--model", "-m", FT_FLAG(options, o.target), "MODEL",
      "target model, which writes the texts of the edges' conditions", .model = true},
@@ -36,6 +47,8 @@ static const ft_flag rows[] = {
      "parts of names (spec.trees, smooth), with commas between them"},
     {"--conditions", NULL, FT_FLAG(options, o.conditions), "LIST",
      "names of conditions, with commas between them"},
+    {"--regret", NULL, FT_FLAG(options, o.regret), NULL,
+     "instead: how much slower edges' own choices are than the best fixed draft of each text"},
     {"--texts", NULL, FT_FLAG(options, o.texts), "N", "texts of each temperature", 1, 1000},
     {"--n-predict", "-n", FT_FLAG(options, o.tokens), "N", "tokens of a text at most", 16, 4096},
     {"--lives", NULL, FT_FLAG(options, o.lives), "N",
@@ -56,12 +69,20 @@ static int run(void *selected, int n_words, char **words)
         fprintf(stderr, "foretoken bench ablate: -m, -md and --prompts are needed together\n");
         return 2;
     }
+    if (o->regret && !o->target) {
+        fprintf(stderr, "foretoken bench ablate: --regret needs -m, -md and --prompts\n");
+        return 2;
+    }
     ft_cmd_catch_signals();
     ft_error err = {0};
     json_t *report;
     o->loading = ft_progress_terminal("loading");
     o->progress = ft_progress_terminal("texts");
-    if (!x->json) {
+    if (!x->json && o->regret) {
+        o->on_row = print_regret;
+        printf("%-9s %5s %10s %10s %-8s %10s %8s %8s\n", "condition", "lives", "default", "plain",
+               "best", "its", "regret %", "first %");
+    } else if (!x->json) {
         o->on_row = print_row;
         printf("%-5s %-7s %-20s %-6s %-11s %-13s %10s %10s %8s %8s %8s %3s\n", "room", "group",
                "name", "change", "condition", "figure", "baseline", "changed", "effect %", "low",

@@ -230,6 +230,7 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
     } else if (model && opts->drafts.create) {
         edge->drafts.factory = opts->drafts;
         edge->drafts.n_ctx = opts->drafts.n_ctx;
+        forward_us = opts->drafts.forward_us;
     }
     const ft_control_opts control = {.max_budget = opts->draft.budget, /* of texts with drafts */
                                      .max_depth = opts->draft.depth,

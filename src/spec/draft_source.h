@@ -120,7 +120,8 @@ typedef struct ft_draft_source_factory {
     void *ctx;
     ft_status (*create)(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *err,
                         ft_draft_source **out);
-    uint32_t n_ctx; /* of its sources */
+    uint32_t n_ctx;     /* of its sources */
+    int64_t forward_us; /* of a forward of theirs, where it is known beforehand; 0: it is not */
 } ft_draft_source_factory;
 
 #endif

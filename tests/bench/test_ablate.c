@@ -15,6 +15,7 @@
 #include "bench/ablate_cases.h"
 #include "sched/tuning.h"
 #include "spec/tuning.h"
+#include "support/tiny_pair.h"
 
 static const char *config(void)
 {
@@ -194,6 +195,49 @@ static void test_own_drafts(void **state)
     ft_sched_tune = before;
 }
 
+static const char prompts[] = "{\"prompt\": \"one two three\"}\n"
+                              "{\"prompt\": \"four five\"}\n";
+
+/* Edges choose nearly as well as whoever knows the best fixed draft of each text. An edge that
+ * expects nothing of drafts is as slow as plain decoding. Here drafts are mostly right. */
+static void test_regret(void **state)
+{
+    const ft_spec_tuning *before = ft_spec_tune;
+    ft_spec_tuning never = *before;
+    tiny_pair pair = tiny_pair_make(prompts);
+    const ft_bench_ablate_opts opts = {.target = pair.target,
+                                       .draft = pair.draft,
+                                       .prompts = pair.prompts,
+                                       .conditions = "agree",
+                                       .texts = 2,
+                                       .tokens = 64,
+                                       .lives = 4,
+                                       .threads = 1,
+                                       .regret = true};
+    (void)state;
+    json_t *report = report_of(&opts);
+    const json_t *rows = json_object_get(report, "rows"), *row = json_array_get(rows, 0);
+    assert_int_equal(json_array_size(rows), 1);
+    assert_string_equal(json_string_value(json_object_get(row, "condition")), "agree");
+    const double ours = number(row, "default"), best = number(row, "best_tokens_per_s"),
+                 plain = number(json_object_get(row, "fixed"), "plain");
+    assert_true(best > 2 * plain);
+    assert_true(number(row, "regret") < 0.1);
+    assert_true(number(row, "regret") > best / ours - 1.001); /* each text has its own best */
+    json_decref(report);
+    never.modes.enter = 1e9;
+    never.accept.miss_prior = 1;
+    never.accept.prior_count = 1e9;
+    ft_spec_tune = &never;
+    report = report_of(&opts);
+    ft_spec_tune = before;
+    row = json_array_get(json_object_get(report, "rows"), 0);
+    assert_true(number(row, "default") < 1.1 * plain);
+    assert_true(number(row, "regret") > 1);
+    json_decref(report);
+    tiny_pair_remove(&pair);
+}
+
 static void test_nothing_to_do(void **state)
 {
     ft_bench_ablate_opts opts = {.lives = 4};
@@ -218,7 +262,8 @@ int main(void)
         cmocka_unit_test(test_mechanisms), cmocka_unit_test(test_rows),
         cmocka_unit_test(test_part),       cmocka_unit_test(test_admission),
         cmocka_unit_test(test_own_drafts), cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_regret),
+        cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
