@@ -37,8 +37,9 @@ static ft_status live(ft_ablate_texts *texts, const ft_ablate_case *how, const c
                                   .texts = texts->texts[how->warmth],
                                   .n = texts->set[how->warmth].n};
     if (fixed) {
+        const uint32_t levels = ft_min_u32(DEEP, fixed->tree);
         draft = fixed->chain ? ft_draft_params_chain(fixed->chain)
-                             : ft_draft_params_tree(fixed->tree, ft_min_u32(DEEP, fixed->tree), WIDE);
+                             : ft_draft_params_tree(fixed->tree, levels, WIDE);
         world.no_drafts = fixed->chain + fixed->tree == 0;
         world.fixed = world.no_drafts ? NULL : &draft;
     }

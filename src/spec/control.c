@@ -31,6 +31,14 @@
 #define MODES (ft_spec_tune->modes)
 #define TRIES (ft_spec_tune->tries)
 
+/* A run is left for a tree that looks so many times better. The margin is for what is not known. A
+ * part of it falls with the root of the time in which all was learnt, as a mean's error does. */
+static double enter(const ft_control *c)
+{
+    const double unknown = MODES.enter_tok * ft_control_token_us(c) / fmax(c->past_us, 1);
+    return 1 + (MODES.enter - 1) * ft_clamp(sqrt(unknown), MODES.enter_least, 1);
+}
+
 /* ---- trees ---- */
 
 typedef struct tree {
@@ -136,7 +144,7 @@ static ft_control_choice run_with_shadow(ft_control *c, const frame *f)
     ft_control_choice choice = run_choice(c);
     frame all = *f;
     all.miss = 0;
-    if (c->shadow_us > 0 || best_tree(c, &all).token_us * MODES.enter >= ft_control_token_us(c))
+    if (c->shadow_us > 0 || best_tree(c, &all).token_us * enter(c) >= ft_control_token_us(c))
         return choice;
     choice.shadow = true;
     choice.depth = ft_min_u32(TRIES.shadow_depth, f->depth);
@@ -159,7 +167,7 @@ static bool pays_if(const ft_control *c, const frame *f, bool sloped, tree *out)
     v->x = 0;
     v->y = bare_us;
     *out = best_tree(&guess, f);
-    return out->token_us * MODES.enter < token_us;
+    return out->token_us * enter(c) < token_us;
 }
 
 /* What a tree loses by the estimates: its time, less what a run takes for as many tokens. */
@@ -178,13 +186,18 @@ static void pay(ft_control *c, const frame *f, tree t)
 
 /* Whether to send a tree against the estimates, and which: they may be wrong. The loss is paid
  * from a share of the time, so what may be won by little is tried seldom, and what costs little
- * often. */
+ * often. If nodes were to cost nothing, the largest tree would look best: sizes that were never
+ * measured are tried step by step. */
 static bool probe_due(ft_control *c, const frame *f, tree *probe)
 {
+    frame near = *f;
     if (c->probe_us > 0)
         return false;
     c->probe_sloped = !c->probe_sloped;
-    if (!pays_if(c, f, c->probe_sloped, probe))
+    if (!c->probe_sloped)
+        near.nodes = ft_min_u32(f->nodes, (uint32_t)(TRIES.probe_grow * (c->verify.x + 1)));
+    near.depth = ft_min_u32(f->depth, near.nodes);
+    if (!pays_if(c, &near, c->probe_sloped, probe))
         return false;
     pay(c, f, *probe);
     return true;
@@ -193,7 +206,7 @@ static bool probe_due(ft_control *c, const frame *f, tree *probe)
 static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
 {
     tree probe;
-    if (best.token_us * MODES.enter < ft_control_token_us(c)) {
+    if (best.token_us * enter(c) < ft_control_token_us(c)) {
         c->running = false;
         return tree_choice(c, best);
     }
@@ -277,7 +290,7 @@ double ft_control_least_chance(const ft_control *c)
 static bool offer_probes(ft_control *c, const ft_control_offer *o, double tokens)
 {
     const double token_us = ft_control_token_us(c);
-    if (c->probe_us > 0 || MODES.enter * (c->rtt_us + token_us) >= tokens * token_us)
+    if (c->probe_us > 0 || enter(c) * (c->rtt_us + token_us) >= tokens * token_us)
         return false;
     if (o->final)
         c->probe_us += loss_us(c, c->rtt_us + ft_control_verify_us(c, o->nodes), tokens);
@@ -292,7 +305,7 @@ ft_control_choice ft_control_take(ft_control *c, const ft_control_offer *o)
     if (token_us <= 0)
         return first_run(c);
     const double round_us = c->rtt_us + fmax(ft_control_verify_us(c, o->nodes), token_us);
-    const bool pays = MODES.enter * round_us < tokens * token_us;
+    const bool pays = enter(c) * round_us < tokens * token_us;
     const bool take = o->nodes > 0 && tokens > 0 && (pays || offer_probes(c, o, tokens));
     if (o->final)
         c->running = !take;

@@ -30,14 +30,14 @@ static double yield(const ft_depth *d)
     return (TUNE.yield * TUNE.yield_count + d->passed) / (TUNE.yield_count + d->reached);
 }
 
-bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double chance)
+bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
 {
     const double rate = ft_depth_rate(d);
     if (d->forward_us <= 0 || rate == 0)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && yield(d) * chance < rate * cost_us;
+    return cost_us > 0 && yield(d) * worth < rate * cost_us;
 }
 
 double ft_depth_least_chance(const ft_depth *d, double row_us, double price)

@@ -291,17 +291,18 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
                d->n_text > d->source->n_ctx;
 }
 
-/* Whether to end the draft: the tree is in doubt, or the n chosen leaves are not worth a
- * forward. */
+/* Whether to end the draft: the tree is in doubt, or the n chosen leaves are not worth a forward.
+ * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted. */
 static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
-    double chance = 0;
+    const double row = (double)expf(params->min_logp);
+    double worth = 0;
     if (params->fallback &&
         ft_fallback_now(params->fallback, ft_growth_confidence(&d->growth, params)))
         return true;
     for (uint32_t i = 0; i < n; i++)
-        chance += (double)expf(d->growth.node[d->chosen[i]].cum);
-    return params->deep_enough && ft_depth_enough(params->deep_enough, d->level, chance);
+        worth += fmax((double)expf(d->growth.node[d->chosen[i]].cum) - row, 0);
+    return params->deep_enough && ft_depth_enough(params->deep_enough, d->level, worth);
 }
 
 /* The draft's part of the next forward; false: it has none. What a constraint forces comes first:

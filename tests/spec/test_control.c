@@ -537,6 +537,45 @@ static void test_expected_nodes(void **state)
     assert_true(budget[1] <= 2);
 }
 
+/* Where a row is known to be dear and no draft is accepted, what is tried nevertheless is small. So
+ * one try does not spoil a short answer. */
+static void test_small_tries(void **state)
+{
+    const double pass_us = 12400, row_us = 4000;
+    ft_control c;
+    uint32_t trees = 0, most = 0;
+    double lost_us = 0;
+    (void)state;
+    ft_control_init(&c, &(ft_control_opts){.max_budget = 32, .max_depth = 16, .max_width = 8});
+    ft_control_expect_draft(&c, 900);
+    ft_control_expect_verify(&c, (int64_t)pass_us, (int64_t)row_us);
+    for (double tokens = 0; tokens < 1000;) {
+        const ft_control_choice choice =
+            ft_control_choose(&c, &(ft_control_room){.nodes = 32, .depth = 16});
+        if (!choice.speculate) {
+            ft_control_saw_run(&c, choice.run, (int64_t)(choice.run * pass_us), 0);
+            tokens += choice.run;
+            continue;
+        }
+        const ft_control_round round = {
+            .nodes = choice.budget,
+            .depth = choice.depth,
+            .draft_us = 900 * choice.depth,
+            .verify_us = (int64_t)(pass_us + row_us * choice.budget),
+            .wait_us = (int64_t)(pass_us + row_us * choice.budget),
+            .rtt_us = 0};
+        ft_control_saw_draft(&c, choice.depth, choice.depth, round.draft_us);
+        ft_control_saw_round(&c, &round);
+        lost_us += row_us * choice.budget + (double)round.draft_us;
+        most = choice.budget > most ? choice.budget : most;
+        trees++;
+        tokens++;
+    }
+    assert_true(trees > 0);
+    assert_true(most <= 8);
+    assert_true(lost_us < 0.04 * 1000 * pass_us);
+}
+
 /* Drafting ahead beside a target on the same processor: never before a verification's time is
  * known, then by the share of drafting. */
 static void test_drafts_long(void **state)
@@ -654,6 +693,7 @@ int main(void)
         cmocka_unit_test(test_price),
         cmocka_unit_test(test_depth_follows),
         cmocka_unit_test(test_expected_nodes),
+        cmocka_unit_test(test_small_tries),
         cmocka_unit_test(test_drafts_long),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),

@@ -441,6 +441,32 @@ static void test_stops(void **state)
     fixture_deinit(&f);
 }
 
+/* A leaf that is only just worth its row gets no forward: none of its children can be worth theirs.
+ * Where rows cost nothing, it gets one. */
+static void test_stops_at_dear_rows(void **state)
+{
+    fixture f;
+    ft_tree cheap, dear;
+    ft_draft_params params = ft_draft_params_chain(5);
+    const ft_depth depth = {.forward_us = 1, .tokens = 1, .us = 1e5};
+    int32_t text[TEXT_MAX];
+    uint32_t n = test_draft_prompt(text, PROMPT, 0);
+    (void)state;
+    fixture_init(&f, 0, 256, 256);
+    params.deep_enough = &depth;
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &cheap));
+    assert_true(cheap.n > 1);
+    uint64_t before = forwards_of(f.drafter);
+    params.min_logp = cheap.cum_logp[0];
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &dear));
+    assert_int_equal(forwards_of(f.drafter) - before, 1);
+    assert_int_equal(dear.n, 1);
+    assert_int_equal(dear.token[0], cheap.token[0]);
+    fixture_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_pool_is_full),
         cmocka_unit_test(test_foreign_verdicts),
         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_stops_at_dear_rows),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
