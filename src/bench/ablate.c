@@ -432,6 +432,9 @@ static ft_status regrets(ablate *a, ft_error *err)
         if (row)
             json_array_append_new(a->rows, row);
     }
+    if (status == FT_OK && json_array_size(a->rows) == 0)
+        return ft_error_set(err, FT_INVALID,
+                            "bench ablate: --regret is about edges' conditions: name one of them");
     return status;
 }
 

@@ -32,9 +32,12 @@
 #define TRIES (ft_spec_tune->tries)
 
 /* A run is left for a tree that looks so many times better. The margin is for what is not known. A
- * part of it falls with the root of the time in which all was learnt, as a mean's error does. */
+ * part of it falls with the root of the time in which all was learnt, as a mean's error does. What
+ * another process has learnt is believed until this one has measured something. */
 static double enter(const ft_control *c)
 {
+    if (c->past_us <= 0)
+        return 1;
     const double unknown = MODES.enter_tok * ft_control_token_us(c) / fmax(c->past_us, 1);
     return 1 + (MODES.enter - 1) * ft_clamp(sqrt(unknown), MODES.enter_least, 1);
 }
