@@ -280,6 +280,7 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "growth", "calibration", "growth.weight_prior=1e9"},
     {"spec", "tries", "shadows", "tries.shadow_share=0"},
     {"spec", "tries", "probes", "tries.probe_share=0"},
+    {"spec", "tries", "size of tries", "tries.probe_grow=1000"},
     {"spec", "trees", "short first tree", "trees.first_depth=64"},
     {"spec", "accept", "width gain", "accept.width_gain=0"},
     {"spec", "modes", "margin to enter", "modes.enter=1"},

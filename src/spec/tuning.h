@@ -68,9 +68,11 @@
 /* control.c: trees or runs. */
 #define FT_SPEC_TUNING_MODES(T, g)                                                              \
     T(g, REAL, FROM_ONE, enter, 1.1, "times better than a run a tree must look to begin with")  \
-    /* half +1.2 % relay, double -2.2 % jitter */                                               \
+    /* half < 1 %, double -2.1 % even (of six conditions) */                                    \
     T(g, REAL, SCALED, enter_tok, 100, "tokens' time until this margin begins to fall...")      \
+    /* half < 1 %, double < 1 % (of six conditions) */                                          \
     T(g, REAL, SCALED, enter_least, 0.4, "...down to this share of it")                         \
+    /* half < 1 %, double < 1 % (of six conditions) */                                          \
     T(g, COUNT, SCALED, run_first, 6, "tokens of the very first run")                           \
     /* half unclear, double -2.6 % dear */                                                      \
     T(g, COUNT, SCALED, run_tell, 4, "tokens of a run between trees that tells what one takes") \
@@ -93,6 +95,7 @@
     T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")        \
     /* half +1.3 % weak, double -1.1 % dear */                                                  \
     T(g, REAL, SCALED, probe_grow, 2, "times the rows of past trees that a tried one may have") \
+    /* half unclear, double unclear; tries of any size -3.3 % kink */                          \
     T(g, REAL, FROM_ONE, kept, 0.5, "share of an earlier process's counts that counts")         \
     /* half not met, double not met */
 
