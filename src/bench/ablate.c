@@ -158,10 +158,7 @@ static void find_conditions(ablate *a)
 static ft_status live_edge(ablate *a, const ft_ablate_case *how, uint64_t seed, ft_error *err,
                            figures *out)
 {
-    const ft_ablate_world_opts world = {.vocab = a->texts.vocab,
-                                        .drafts = &a->texts.drafts,
-                                        .texts = a->texts.texts[how->warmth],
-                                        .n = a->texts.set[how->warmth].n};
+    const ft_ablate_world_opts world = ft_ablate_texts_world(&a->texts, how);
     ft_ablate_life life;
     ft_status status = ft_ablate_live(&world, how, seed, err, &life);
     out->of[0] = life.us > 0 ? life.tokens / life.us * 1e6 : 0;

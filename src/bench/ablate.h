@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What each tuning constant and each mechanism is worth, and what edges' choices cost over the best
- * ones, on a virtual clock. Called by one thread
- * while no other runs: it replaces the program's constants (base/tuning.h). */
+ * ones, on a virtual clock. Called by one thread while no other runs: it replaces the program's
+ * constants (base/tuning.h). */
 #ifndef FT_BENCH_ABLATE_H
 #define FT_BENCH_ABLATE_H
 

@@ -24,7 +24,7 @@ static const choice choices[] = {{"plain", 0, 0},   {"chain:1", 1, 0}, {"chain:2
 /* Sums over lives and texts. */
 typedef struct sums {
     double tokens, us, of_us[CHOICES];
-    double best_us;             /* of each text's fastest choice */
+    double best_us;              /* of each text's fastest choice */
     double first_us, best_first; /* of the first texts of lives */
 } sums;
 
@@ -32,10 +32,7 @@ static ft_status live(ft_ablate_texts *texts, const ft_ablate_case *how, const c
                       uint64_t seed, ft_error *err, ft_ablate_life *out)
 {
     ft_draft_params draft;
-    ft_ablate_world_opts world = {.vocab = texts->vocab,
-                                  .drafts = &texts->drafts,
-                                  .texts = texts->texts[how->warmth],
-                                  .n = texts->set[how->warmth].n};
+    ft_ablate_world_opts world = ft_ablate_texts_world(texts, how);
     if (fixed) {
         const uint32_t levels = ft_min_u32(DEEP, fixed->tree);
         draft = fixed->chain ? ft_draft_params_chain(fixed->chain)

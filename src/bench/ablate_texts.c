@@ -134,3 +134,11 @@ void ft_ablate_texts_deinit(ft_ablate_texts *texts)
     ft_model_destroy(texts->draft);
     ft_vocab_destroy(texts->vocab);
 }
+
+ft_ablate_world_opts ft_ablate_texts_world(ft_ablate_texts *texts, const ft_ablate_case *how)
+{
+    return (ft_ablate_world_opts){.vocab = texts->vocab,
+                                  .drafts = &texts->drafts,
+                                  .texts = texts->texts[how->warmth],
+                                  .n = texts->set[how->warmth].n};
+}

@@ -23,5 +23,7 @@ typedef struct ft_ablate_texts {
 FT_WARN_UNUSED ft_status ft_ablate_texts_make(const ft_bench_ablate_opts *opts, ft_error *err,
                                               ft_ablate_texts *out);
 void ft_ablate_texts_deinit(ft_ablate_texts *texts);
+/* The world of these texts in which an edge chooses what it drafts. It borrows them. */
+ft_ablate_world_opts ft_ablate_texts_world(ft_ablate_texts *texts, const ft_ablate_case *how);
 
 #endif
