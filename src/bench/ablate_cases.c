@@ -34,8 +34,8 @@
     {                                                                           \
         [FT_COST_PASS] = 12500, [FT_COST_ROW] = 700, [FT_COST_CACHED_TOK] = 0.5 \
     }
-#define TWO_CORES                                                              \
-    {                                                                          \
+#define TWO_CORES                                                             \
+    {                                                                         \
         [FT_COST_PASS] = 8400, [FT_COST_ROW] = 4000, [FT_COST_CACHED_TOK] = 1 \
     }
 #define STREAMED                                                                \

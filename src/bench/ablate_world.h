@@ -40,8 +40,8 @@ typedef struct ft_ablate_server {
     double cost_us[FT_COST_FACTORS]; /* of a pass (sched/cost.h) */
     double noise;                    /* of passes: sigma of the logarithm */
     double spikes;                   /* share of tokens behind which a pass takes 4 times as long */
-    double cold;          /* the first pass takes so many times as long; 0: it does not */
-    uint32_t kink_rows;   /* passes of more rows take `kink` times as long; 0: all are alike */
+    double cold;        /* the first pass takes so many times as long; 0: it does not */
+    uint32_t kink_rows; /* passes of more rows take `kink` times as long; 0: all are alike */
     double kink;
     double load, load_us; /* passes take `load` times as long in every second load_us; 0: never */
     bool hints, prices;   /* it says what a run's token takes, and what a row costs others */
@@ -72,7 +72,7 @@ typedef struct ft_ablate_world_opts {
     ft_bench_load_drafts *drafts;
     const ft_ablate_text *texts; /* [n], of the case's temperature */
     uint32_t n;
-    bool no_drafts; /* plain decoding */
+    bool no_drafts;               /* plain decoding */
     const ft_draft_params *fixed; /* what each round drafts, borrowed; NULL: the edge chooses */
 } ft_ablate_world_opts;
 
@@ -80,7 +80,7 @@ typedef struct ft_ablate_world_opts {
 typedef struct ft_ablate_life {
     double us, tokens; /* us: summed over its texts, from request to last token */
     double text_us[FT_ABLATE_TEXTS];
-    double rows;       /* of the server's passes that were this session's */
+    double rows; /* of the server's passes that were this session's */
     double rounds, drafted, accepted, early_taken;
 } ft_ablate_life;
 

@@ -95,7 +95,7 @@
     T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")        \
     /* half +1.3 % weak, double -1.1 % dear */                                                  \
     T(g, REAL, SCALED, probe_grow, 2, "times the rows of past trees that a tried one may have") \
-    /* half unclear, double unclear; tries of any size -3.3 % kink */                          \
+    /* half unclear, double unclear; tries of any size -3.3 % kink */                           \
     T(g, REAL, FROM_ONE, kept, 0.5, "share of an earlier process's counts that counts")         \
     /* half not met, double not met */
 

@@ -259,10 +259,10 @@ static void test_nothing_to_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mechanisms), cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_part),       cmocka_unit_test(test_admission),
-        cmocka_unit_test(test_own_drafts), cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_regret),
+        cmocka_unit_test(test_mechanisms),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_part),          cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_own_drafts),    cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_tenants),       cmocka_unit_test(test_regret),
         cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

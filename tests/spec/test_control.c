@@ -557,13 +557,12 @@ static void test_small_tries(void **state)
             tokens += choice.run;
             continue;
         }
-        const ft_control_round round = {
-            .nodes = choice.budget,
-            .depth = choice.depth,
-            .draft_us = 900 * choice.depth,
-            .verify_us = (int64_t)(pass_us + row_us * choice.budget),
-            .wait_us = (int64_t)(pass_us + row_us * choice.budget),
-            .rtt_us = 0};
+        const ft_control_round round = {.nodes = choice.budget,
+                                        .depth = choice.depth,
+                                        .draft_us = 900 * choice.depth,
+                                        .verify_us = (int64_t)(pass_us + row_us * choice.budget),
+                                        .wait_us = (int64_t)(pass_us + row_us * choice.budget),
+                                        .rtt_us = 0};
         ft_control_saw_draft(&c, choice.depth, choice.depth, round.draft_us);
         ft_control_saw_round(&c, &round);
         lost_us += row_us * choice.budget + (double)round.draft_us;
