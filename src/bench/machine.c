@@ -103,7 +103,9 @@ static const ft_bench_mac_kernel *f32_kernel(void)
 static const ft_bench_mac_kernel *int8_kernel(void)
 {
     const ft_cpu *cpu = ft_cpu_get();
-    return cpu->vnni ? ft_bench_mac_int8_vnni() : cpu->dotprod ? ft_bench_mac_int8_dotprod() : NULL;
+    if (cpu->vnni)
+        return ft_bench_mac_int8_vnni();
+    return cpu->avx2 ? ft_bench_mac_int8_avx2() : cpu->dotprod ? ft_bench_mac_int8_dotprod() : NULL;
 }
 
 static ft_status rate(const ft_bench_mac_kernel *kernel, int n_threads, ft_error *err,

@@ -14,7 +14,7 @@
 typedef struct ft_bench_machine {
     double read_gb_s;   /* 10^9 bytes read from memory a second, all threads together */
     double f32_gmac_s;  /* 10^9 f32 multiply-adds a second */
-    double int8_gmac_s; /* 10^9 8-bit multiply-adds a second; 0: no 8-bit dot product */
+    double int8_gmac_s; /* 10^9 8-bit multiply-adds a second; 0: no products of bytes */
 } ft_bench_machine;
 
 /* Best of several short runs on n_threads threads; takes about a second. FT_NOMEM. */
@@ -25,7 +25,7 @@ json_t *ft_bench_machine_json(const ft_bench_machine *machine);
 /* What a piece of work needs at least. */
 typedef struct ft_bench_work {
     double bytes;     /* read from memory */
-    double int8_macs; /* counted as f32 where the machine has no 8-bit dot product */
+    double int8_macs; /* counted as f32 where the machine has no products of bytes */
     double f32_macs;
 } ft_bench_work;
 
@@ -39,6 +39,7 @@ typedef struct ft_bench_mac_kernel {
     uint32_t macs; /* a round */
 } ft_bench_mac_kernel;
 const ft_bench_mac_kernel *ft_bench_mac_f32_avx2(void);
+const ft_bench_mac_kernel *ft_bench_mac_int8_avx2(void);
 const ft_bench_mac_kernel *ft_bench_mac_f32_avx512(void);
 const ft_bench_mac_kernel *ft_bench_mac_int8_vnni(void);
 const ft_bench_mac_kernel *ft_bench_mac_f32_neon(void);
