@@ -227,9 +227,8 @@ typedef struct job {
     groups groups;
     uint32_t groups_per_chunk;
     uint32_t n_tiles, n_shares;
-    uint32_t claims; /* a claim is at least one tile, and at most 1 / claims of what is left */
-    size_t tile_bytes;
-    ft_gemm_tile tile;         /* what all tiles have in common */
+    uint32_t claims;   /* a claim is at least one tile, and at most 1 / claims of what is left */
+    ft_gemm_tile tile; /* what all tiles have in common */
     const ft_gemm_block *rows; /* 8-bit rows; NULL: float rows */
     size_t n_units;            /* of a float row */
 } job;
@@ -248,22 +247,24 @@ static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
              .n_shares = n_threads < SHARES ? n_threads : SHARES};
     j.claims = CLAIMS * ((n_threads - 1) / j.n_shares + 1);
     const struct ggml_tensor *w = dst->src[0], *res = dst->src[2];
-    j.tile_bytes = ft_pack_tile_bytes(type, w->ne[0]);
     j.rows = dst->src[1]->type == GGML_TYPE_I8 ? blocks_of(dst->src[1]) : NULL;
     j.n_units = ft_gemm_f_units(dst->src[1]->type, (uint32_t)w->ne[0]);
     j.tile = (ft_gemm_tile){.n_in = (uint32_t)w->ne[0],
                             .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
+                            .tile_bytes = ft_pack_tile_bytes(type, w->ne[0]),
                             .out_stride = dst->nb[1] / sizeof(float),
                             .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
     return j;
 }
 
-/* Multiplies groups [begin, end) with one tile of the weight: its 16 outputs. */
-static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t end)
+/* Multiplies groups [begin, end) with n_tiles tiles of the weight: 16 outputs each. */
+static void multiply_tiles(const job *j, uint32_t tile, uint32_t n_tiles, uint32_t begin,
+                           uint32_t end)
 {
     const struct ggml_tensor *dst = j->dst, *res = dst->src[2];
     ft_gemm_tile t = j->tile;
-    t.weights = (const uint8_t *)dst->src[0]->data + tile * j->tile_bytes;
+    t.weights = (const uint8_t *)dst->src[0]->data + tile * t.tile_bytes;
+    t.n_tiles = n_tiles;
     for (uint32_t i = begin; i < end; i++) {
         size_t row = group_begin(&j->groups, i);
         t.n_rows = t.row_blocks = group_rows(&j->groups, i);
@@ -275,10 +276,7 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        t.prefetch = i == begin ? t.weights + j->tile_bytes : NULL;
-        /* a store that misses the cache delays all stores behind it */
-        for (uint32_t r = 0; r < t.n_rows; r++)
-            __builtin_prefetch(t.out + r * t.out_stride, 1);
+        t.prefetch = i == begin ? t.weights + t.tile_bytes : NULL;
         j->multiply(&t);
     }
 }
@@ -293,10 +291,13 @@ static void multiply_share(const job *j, uint32_t share, atomic_uint *next)
     while ((at = atomic_load_explicit(next, memory_order_relaxed)) < n) {
         uint32_t step = (n - at) / j->claims + ((n - at) < j->claims);
         at = atomic_fetch_add_explicit(next, step, memory_order_relaxed);
-        for (uint32_t end = at + step < n ? at + step : n; at < end; at++) {
+        for (uint32_t end = at + step < n ? at + step : n, run; at < end; at += run) {
             uint32_t begin = at / n_tiles * j->groups_per_chunk, left = j->groups.n - begin;
-            multiply_tile(j, first + at % n_tiles, begin,
-                          begin + (left < j->groups_per_chunk ? left : j->groups_per_chunk));
+            uint32_t tile = at % n_tiles,
+                     n_groups = left < j->groups_per_chunk ? left : j->groups_per_chunk;
+            /* A tile stays in L1 for all groups of a chunk. */
+            run = n_groups > 1 ? 1 : end - at < n_tiles - tile ? end - at : n_tiles - tile;
+            multiply_tiles(j, first + tile, run, begin, begin + n_groups);
         }
     }
 }

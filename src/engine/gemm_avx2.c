@@ -51,6 +51,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 #define KERNEL_TYPES(F) FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F) FT_GEMM_FLOAT_TYPES(F)
 #define INT_ROWS        4
 #define FLOAT_ROWS      3
+#define PREFETCH        2
 #define OFFSET          0
 #define PAIR_DOT        0
 #include "engine/gemm_tile.h"

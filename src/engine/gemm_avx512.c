@@ -10,6 +10,7 @@
 #define KERNEL_TYPES    FT_GEMM_FLOAT_TYPES
 #define INT_ROWS        0
 #define FLOAT_ROWS      8
+#define PREFETCH        3
 #define PAIR_DOT        0
 #include "engine/gemm_tile.h"
 #endif

@@ -17,6 +17,7 @@ FT_GEMM_INLINE floats pair_dot(floats sum, words w, words x)
 #define KERNEL_TYPES(F) F(BF16)
 #define INT_ROWS        0
 #define FLOAT_ROWS      8
+#define PREFETCH        3
 #define PAIR_DOT        1
 #include "engine/gemm_tile.h"
 #endif

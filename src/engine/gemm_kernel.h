@@ -27,23 +27,36 @@ typedef struct ft_gemm_block {
     int32_t start32[2];       /* -32 times the sum of the first and of the last 16 q */
 } ft_gemm_block;
 
-/* One tile of 16 outputs for a group of rows. */
+/* Tiles of 16 outputs, one behind the other, for a group of rows. Pointers are the first tile's. */
 typedef struct ft_gemm_tile {
-    const uint8_t *weights; /* the packed tile */
-    uint32_t n_in;          /* inputs */
-    uint32_t n_blocks;      /* of 32 inputs */
-    uint32_t n_rows;        /* 1 <= n_rows <= FT_GEMM_GROUP */
+    const uint8_t *weights; /* packed */
+    uint32_t n_tiles;
+    size_t tile_bytes;
+    uint32_t n_in;     /* inputs */
+    uint32_t n_blocks; /* of 32 inputs */
+    uint32_t n_rows;   /* 1 <= n_rows <= FT_GEMM_GROUP */
     /* >= n_rows: distance from a row's block to its next block, in blocks */
     uint32_t row_blocks;
     const ft_gemm_block *rows; /* [n_blocks, row_blocks]; NULL for float weights */
     const uint32_t *units;     /* for float weights: [units of a row, row_blocks] (gemm_f.h) */
-    const float *residual;     /* [n_rows, 16], rows are stride floats apart; NULL: none */
-    float *out;                /* likewise */
+    /* [n_rows, 16 n_tiles], rows are stride floats apart; NULL: none */
+    const float *residual;
+    float *out; /* likewise */
     size_t residual_stride, out_stride;
-    /* The next tile, to prefetch; may point outside allocated memory. NULL: it was prefetched with
-     * another group of rows. */
+    /* What to prefetch beside the first tile: the second one. May point outside allocated memory.
+     * NULL: it was prefetched with another group of rows. */
     const uint8_t *prefetch;
 } ft_gemm_tile;
+
+/* The tiles behind the first one. */
+static inline void ft_gemm_tile_next(ft_gemm_tile *t)
+{
+    t->n_tiles--;
+    t->weights += t->tile_bytes;
+    t->prefetch = t->prefetch ? t->prefetch + t->tile_bytes : NULL;
+    t->residual = t->residual ? t->residual + 16 : NULL;
+    t->out += 16;
+}
 
 typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);
 

@@ -22,6 +22,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 #define KERNEL_QUANTIZE      ft_gemm_quantize_neon
 #define INT_ROWS             4
 #define FLOAT_ROWS           3
+#define PREFETCH             3
 #define STEP_MOST            2
 #define STEP(type)           STEP_MOST
 #define STORED_SUMS(type, n) false

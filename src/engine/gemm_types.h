@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The lists of weight types that have products, and macros that make one function for each type
- * from one inlined function. A file defines tile_of(type, t), in which type is a constant. It
- * expands a list with FT_GEMM_FUNCTION, and selects a function with FT_GEMM_CASE in a switch over
- * the type.
+ * from one inlined function. A file defines tile_of(type, t) for the first tile, in which type is a
+ * constant. It expands a list with FT_GEMM_FUNCTION, and selects a function with FT_GEMM_CASE in a
+ * switch over the type.
  */
 #ifndef FT_ENGINE_GEMM_TYPES_H
 #define FT_ENGINE_GEMM_TYPES_H
@@ -16,10 +16,17 @@
 #define FT_GEMM_K_TYPES(F)     F(Q4_K) F(Q5_K) F(Q6_K)
 #define FT_GEMM_FLOAT_TYPES(F) F(F32) F(F16) F(BF16)
 
-#define FT_GEMM_FUNCTION(type)                     \
-    static void type##_tile(const ft_gemm_tile *t) \
-    {                                              \
-        tile_of(GGML_TYPE_##type, t);              \
+/* A store that misses the cache delays all stores behind it; so lines of the output are fetched
+ * before. */
+#define FT_GEMM_FUNCTION(type)                                   \
+    static void type##_tile(const ft_gemm_tile *tiles)           \
+    {                                                            \
+        ft_gemm_tile t = *tiles;                                 \
+        for (; t.n_tiles > 0; ft_gemm_tile_next(&t)) {           \
+            for (uint32_t r = 0; r < t.n_rows; r++)              \
+                __builtin_prefetch(t.out + r * t.out_stride, 1); \
+            tile_of(GGML_TYPE_##type, &t);                       \
+        }                                                        \
     }
 #define FT_GEMM_CASE(type) \
     case GGML_TYPE_##type: \

@@ -21,6 +21,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 #define KERNEL_TYPES(F)      FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F)
 #define INT_ROWS             12
 #define FLOAT_ROWS           0
+#define PREFETCH             3
 #define STEP_MOST            1
 #define STEP(type)           STEP_MOST
 #define STORED_SUMS(type, n) false

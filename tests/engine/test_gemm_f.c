@@ -218,6 +218,7 @@ static void check_same_tile(ft_rng *rng, enum ggml_type type, ft_gemm_tile_fn *m
     }
     fill(rng, residual, TILE_ROWS * 17, 9.0f);
     ft_gemm_tile t = {.weights = m.packed,
+                      .n_tiles = 1,
                       .n_in = n_in,
                       .n_rows = n_rows,
                       .units = units,

@@ -60,6 +60,7 @@ static void check_limits(const struct limits *l, ft_gemm_tile_fn *tile, float si
         x[i] = sign * 127.0f;
     ft_gemm_kernel_plain.quantize(x, BLOCKS, rows, 1);
     ft_gemm_tile t = {.weights = packed,
+                      .n_tiles = 1,
                       .n_blocks = BLOCKS,
                       .n_rows = 1,
                       .row_blocks = 1,

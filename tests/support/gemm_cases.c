@@ -10,6 +10,7 @@
 #include "model/pack.h"
 
 enum { BLOCKS = 19, WIDTH = 32 * BLOCKS, TILE_ROWS = FT_GEMM_GROUP + 3 };
+enum { TILES = 3, RESIDUAL = 16 * TILES + 1, OUT = 16 * TILES + 3 }; /* strides, in floats */
 
 const enum ggml_type gemm_cases_types[GEMM_CASES_TYPES] = {
     GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
@@ -61,27 +62,30 @@ bool gemm_case_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type ty
                     uint32_t n_blocks, uint32_t n_rows)
 {
     n_blocks *= (uint32_t)ggml_blck_size(type) / 32;
-    size_t bytes = ft_pack_tile_bytes(type, 32 * n_blocks), n_x = (size_t)n_blocks * 32;
+    size_t tile_bytes = ft_pack_tile_bytes(type, 32 * n_blocks), n_x = (size_t)n_blocks * 32;
+    size_t bytes = TILES * tile_bytes;
     uint8_t *plain = malloc(bytes), *packed = malloc(bytes);
-    float *x = malloc(n_x * sizeof *x), residual[TILE_ROWS * 17];
-    float ours[TILE_ROWS * 19] = {0}, expected[TILE_ROWS * 19] = {0};
+    float *x = malloc(n_x * sizeof *x), residual[TILE_ROWS * RESIDUAL];
+    float ours[TILE_ROWS * OUT] = {0}, expected[TILE_ROWS * OUT] = {0};
     ft_gemm_block *rows = malloc((size_t)TILE_ROWS * n_blocks * sizeof *rows);
     fill_tile(rng, plain, bytes, ggml_type_size(type));
-    ft_pack(type, (int64_t)n_x, 16, plain, packed);
+    ft_pack(type, (int64_t)n_x, 16 * TILES, plain, packed);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         fill(rng, x, n_x, 3.0f);
         ft_gemm_kernel_plain.quantize(x, n_blocks, rows + r, TILE_ROWS);
     }
-    fill(rng, residual, TILE_ROWS * 17, 9.0f);
+    fill(rng, residual, TILE_ROWS * RESIDUAL, 9.0f);
     ft_gemm_tile t = {.weights = packed,
+                      .n_tiles = TILES,
+                      .tile_bytes = tile_bytes,
                       .n_blocks = n_blocks,
                       .n_rows = n_rows,
                       .row_blocks = TILE_ROWS,
                       .rows = rows,
                       .residual = n_rows % 2 ? residual : NULL,
-                      .residual_stride = 17,
+                      .residual_stride = RESIDUAL,
                       .out = ours,
-                      .out_stride = 19,
+                      .out_stride = OUT,
                       .prefetch = n_rows % 3 ? packed : NULL};
     kernel->tile(type)(&t);
     t.out = expected;
