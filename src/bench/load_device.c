@@ -14,7 +14,7 @@
 /* Nodes recorded behind each token, over a tree's; and at least: drafts ahead of a verdict have as
  * many nodes as its time allows, however small trees are. */
 #define RECORD_TIMES 2
-#define RECORD_LEAST 64
+#define RECORD_LEAST 160
 
 static ft_status engine_source(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *err,
                                ft_draft_source **out)
