@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "ggml.h"
+#include "model/pack.h"
 
 #define FT_GEMM_GROUP 12 /* the most rows that a kernel multiplies at a time */
 
@@ -54,8 +55,8 @@ static inline void ft_gemm_tile_next(ft_gemm_tile *t)
     t->n_tiles--;
     t->weights += t->tile_bytes;
     t->prefetch = t->prefetch ? t->prefetch + t->tile_bytes : NULL;
-    t->residual = t->residual ? t->residual + 16 : NULL;
-    t->out += 16;
+    t->residual = t->residual ? t->residual + FT_PACK_ROWS : NULL;
+    t->out += FT_PACK_ROWS;
 }
 
 typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);

@@ -16,8 +16,8 @@
 #define FT_GEMM_K_TYPES(F)     F(Q4_K) F(Q5_K) F(Q6_K)
 #define FT_GEMM_FLOAT_TYPES(F) F(F32) F(F16) F(BF16)
 
-/* A store that misses the cache delays all stores behind it; so lines of the output are fetched
- * before. */
+/* Lines of the output are fetched before they are written, because a store that misses the cache
+ * delays all stores behind it. */
 #define FT_GEMM_FUNCTION(type)                                   \
     static void type##_tile(const ft_gemm_tile *tiles)           \
     {                                                            \

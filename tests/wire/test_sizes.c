@@ -17,14 +17,21 @@ static int32_t token(uint32_t i)
     return (int32_t)((i * 40503u + 12345u) % VOCAB);
 }
 
-static size_t size_of_client(const ft_client_msg *msg)
+/* The bytes of an encoded message, which it frees. */
+static size_t freed(ft_status status, uint8_t *data, size_t n)
+{
+    assert_int_equal(status, FT_OK);
+    free(data);
+    return n;
+}
+
+static size_t client_bytes(const ft_client_msg *msg)
 {
     uint8_t *data = NULL;
     size_t n = 0;
     ft_error err = {0};
-    assert_int_equal(ft_client_msg_encode(msg, &err, &data, &n), FT_OK);
-    free(data);
-    return n;
+    const ft_status status = ft_client_msg_encode(msg, &err, &data, &n);
+    return freed(status, data, n);
 }
 
 /* width 1: a chain; else each node has so many children. */
@@ -37,7 +44,7 @@ static size_t draft_bytes(uint32_t n, uint32_t width)
         msg.draft.token[i] = token(i);
         msg.draft.parent[i] = (int32_t)((i + width - 1) / width) - 1;
     }
-    return size_of_client(&msg);
+    return client_bytes(&msg);
 }
 
 static size_t verdict_bytes(uint32_t n_path)
@@ -56,9 +63,8 @@ static size_t verdict_bytes(uint32_t n_path)
     ft_error err = {0};
     for (uint32_t i = 0; i < n_path; i++)
         msg.verdict.path[i] = i;
-    assert_int_equal(ft_server_msg_encode(&msg, &err, &data, &n), FT_OK);
-    free(data);
-    return n;
+    const ft_status status = ft_server_msg_encode(&msg, &err, &data, &n);
+    return freed(status, data, n);
 }
 
 static size_t open_bytes(uint32_t n_prompt)
@@ -67,7 +73,7 @@ static size_t open_bytes(uint32_t n_prompt)
     ft_client_msg msg = {.kind = FT_CLIENT_OPEN, .open = {.n_prompt = n_prompt, .prompt = prompt}};
     for (uint32_t i = 0; i < n_prompt; i++)
         prompt[i] = token(i);
-    size_t n = size_of_client(&msg);
+    size_t n = client_bytes(&msg);
     free(prompt);
     return n;
 }
