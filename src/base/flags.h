@@ -51,6 +51,7 @@ typedef struct ft_flag {
     const char *const *choices; /* CHOICE: the names of the enum's values; ends with NULL */
     bool required;              /* STRING: the command needs it */
     bool model;                 /* STRING: names a model; a command turns it into a path */
+    bool plot; /* STRING: a plot's file; base/plot.h checks it before a command runs */
 } ft_flag;
 
 struct ft_flag_group {

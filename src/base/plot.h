@@ -16,6 +16,9 @@ typedef struct ft_plot {
     FILE *gnuplot; /* write the script here */
 } ft_plot;
 
+/* Whether a plot can be drawn there, before what it shows is computed. Writes nothing. FT_INVALID
+ * (path), FT_UNAVAILABLE (no gnuplot). */
+FT_WARN_UNUSED ft_status ft_plot_check(const char *command, const char *path, ft_error *err);
 /* Starts gnuplot and sets output and terminal. The caller has filled in command, path and size.
  * FT_INVALID (path), FT_UNAVAILABLE. */
 FT_WARN_UNUSED ft_status ft_plot_open(ft_plot *plot, ft_error *err);

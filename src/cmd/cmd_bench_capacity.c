@@ -96,7 +96,7 @@ static const ft_flag rows[] = {
      "after each search, also the share of slow texts over the number of devices, and late rounds "
      "by cause; --plot draws both"},
     {"--plot", NULL, FT_FLAG(options, o.plot), "FILE",
-     "devices held over speed, by gnuplot: .svg, .png or .txt"},
+     "devices held over speed, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 

@@ -93,7 +93,7 @@ static const ft_flag rows[] = {
      "instead: a new text of --lengths rows and a verification with cached KV, each alone, in one "
      "pass, and in one padded pass"},
     {"--plot", NULL, FT_FLAG(options, plot), "FILE",
-     "with --solo: times over rows, by gnuplot: .svg, .png or .txt"},
+     "with --solo: times over rows, by gnuplot: .svg, .png or .txt", .plot = true},
 };
 
 static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "base/plot.h"
 #include "bench/serving_plot.h"
 #include "cmd/bench_main.h"
 #include "cmd/gen_flags.h"
@@ -138,14 +137,6 @@ static ft_status parse_ratio(options *x, ft_error *err)
     return FT_OK;
 }
 
-/* Whether a plot can be drawn there: not known only when all is measured. */
-static ft_status check_plot(const char *path, ft_error *err)
-{
-    ft_plot p = {.command = "bench serving", .path = path, .width = 100, .height = 100};
-    ft_status status = path ? ft_plot_open(&p, err) : FT_OK;
-    return status == FT_OK && path ? ft_plot_close(&p, err) : status;
-}
-
 static ft_status check(options *x, ft_error *err)
 {
     x->o.sampling.temperature = (float)x->o.temp;
@@ -176,7 +167,7 @@ static ft_status check(options *x, ft_error *err)
         status = parse_price(x, err);
     if (status == FT_OK)
         status = parse_ratio(x, err);
-    return status == FT_OK ? check_plot(x->plot, err) : status;
+    return status;
 }
 
 static const ft_flag rows[] = {
@@ -249,7 +240,7 @@ static const ft_flag rows[] = {
      "draw from tokens of at least P times the highest probability only; 0: from all", 0, 1},
     {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
     {"--plot", NULL, FT_FLAG(options, plot), "FILE",
-     "the figures as SpecEdge's, by gnuplot: .svg, .png or .txt"},
+     "the figures as SpecEdge's, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--timeline", NULL, FT_FLAG(options, o.timeline), "FILE",
      "write what devices and servers did when in the first round, for ui.perfetto.dev"},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},

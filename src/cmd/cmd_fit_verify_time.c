@@ -130,7 +130,8 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(verify_time, opts, ft_flags_fit),
     {"--out", "-o", FT_FLAG(verify_time, out), "FILE", "write what serve --costs reads"},
     {"--plot", NULL, FT_FLAG(verify_time, plot), "FILE",
-     "predicted over measured time, and the shares of its parts, by gnuplot: .svg, .png or .txt"},
+     "predicted over measured time, and the shares of its parts, by gnuplot: .svg, .png or .txt",
+     .plot = true},
     {"--json", NULL, FT_FLAG(verify_time, json), NULL, "print one JSON object"},
 };
 

@@ -271,7 +271,7 @@ static const ft_flag rows[] = {
     {"--threads", NULL, FT_FLAG(simulate, threads), "N",
      "that simulate; 0: one for each core; changes no result", 0, 64},
     {"--plot", NULL, FT_FLAG(simulate, plot), "FILE",
-     "servers over devices, by gnuplot: .svg, .png or .txt"},
+     "servers over devices, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(simulate, json), NULL, "print one JSON object"},
 };
 

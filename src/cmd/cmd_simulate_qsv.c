@@ -249,7 +249,7 @@ static const ft_flag rows[] = {
      "draft policy of train policy; without: no method policy"},
     {"--seed", NULL, FT_FLAG(simulate, seed), "N", "of acceptance and of changing uplinks", 0, 1e9},
     {"--plot", NULL, FT_FLAG(simulate, plot), "FILE",
-     "tokens/s over temperature and uplink, by gnuplot: .svg, .png or .txt"},
+     "tokens/s over temperature and uplink, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(simulate, json), NULL, "print one JSON object"},
 };
 

@@ -370,7 +370,7 @@ static const ft_flag rows[] = {
      "costs of passes, as fit verify-time writes them, instead of the setting's"},
     {"--seed", NULL, FT_FLAG(simulate, seed), "N", "of the first run", 0, 1e9},
     {"--plot", NULL, FT_FLAG(simulate, plot), "FILE",
-     "devices held over speed, by gnuplot: .svg, .png or .txt"},
+     "devices held over speed, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--policy", NULL, FT_FLAG(simulate, policy), "NAME",
      "of mode wisp: wisp, edf, fcfs or static, to see what the policy alone changes"},
     FT_FLAG_INCLUDE(simulate, of_static, ft_flags_static),

@@ -254,8 +254,8 @@ static const ft_flag rows[] = {
     {"--config", NULL, FT_FLAG(simulate, config_path), "FILE",
      "setting (JSON) instead of the paper's"},
     {"--seed", NULL, FT_FLAG(simulate, seed), "N", "of the first cell", 0, 1e9},
-    {"--plot", NULL, FT_FLAG(simulate, plot), "FILE",
-     "the figures, by gnuplot: .svg, .png or .txt"},
+    {"--plot", NULL, FT_FLAG(simulate, plot), "FILE", "the figures, by gnuplot: .svg, .png or .txt",
+     .plot = true},
     {"--json", NULL, FT_FLAG(simulate, json), NULL, "print one JSON object"},
 };
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cmd/cmd.h"
+#include "cmd/predictor_quality.h"
 #include "cmd/trace_by.h"
 #include "learn/trace.h"
 
@@ -74,7 +75,7 @@ static int print_text(const ft_trace_summary *s)
 
 typedef struct options {
     ft_trace_key by;
-    const char *plot;
+    const char *predictor, *plot;
     bool json;
 } options;
 
@@ -82,8 +83,11 @@ static const ft_flag rows[] = {
     {"--by", NULL, FT_FLAG_ENUM(options, by, ft_trace_key_name), "WHAT",
      "acceptance by what the draft's logits were like, instead of the summary; by waste: tokens/s "
      "of texts by what their drafts wasted"},
+    {"--predictor", NULL, FT_FLAG(options, predictor), "FILE",
+     "how right this predictor, a file of train predictor, is about the trace's tokens, instead of "
+     "the summary"},
     {"--plot", NULL, FT_FLAG(options, plot), "FILE",
-     "with --by: a plot, by gnuplot: .svg, .png or .txt"},
+     "with --by: a plot, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object instead of the text"},
 };
 
@@ -98,6 +102,14 @@ static int show_by(const options *x, const char *path)
     return ft_cmd_report(status, &err, report, x->json, NULL);
 }
 
+static int show_predictor(const options *x, const char *path)
+{
+    ft_error err = {0};
+    json_t *report;
+    const ft_status status = ft_cmd_trace_predictor(path, x->predictor, !x->json, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, NULL);
+}
+
 static int run(void *selected, int n_words, char **words)
 {
     const options *x = selected;
@@ -108,6 +120,13 @@ static int run(void *selected, int n_words, char **words)
         ft_cmd_fail(&err);
         return 2;
     }
+    if (x->predictor && x->by != FT_TRACE_KEY_NONE) {
+        ft_error_set(&err, FT_INVALID, "trace: pass --by or --predictor, not both");
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    if (x->predictor)
+        return show_predictor(x, words[0]);
     if (x->by != FT_TRACE_KEY_NONE)
         return show_by(x, words[0]);
     if (ft_trace_summarize(words[0], &err, &summary) != FT_OK)
@@ -123,7 +142,8 @@ const ft_command ft_cmd_trace = {
              "drafts, and how many of the judged nodes at each depth the target accepted. In a "
              "chain, the nodes up to the first rejected one are judged; in a tree, all whose "
              "parent was accepted. With --by it says what a draft's own numbers tell of the "
-             "verdict (WISP figures 1 to 3).",
+             "verdict (WISP figures 1 to 3). With --predictor it says how often a predictor of "
+             "rejections would have been right (WISP table 4).",
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 1,
     .max_words = 1,

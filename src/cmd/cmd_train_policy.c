@@ -125,7 +125,7 @@ static const ft_flag rows[] = {
     {"--horizon-ms", NULL, FT_FLAG(training, how.horizon_ms), "MS",
      "with --reward round: how far ahead throughput counts; 0: the next round alone", 0, 1e6},
     {"--plot", NULL, FT_FLAG(training, plot), "FILE",
-     "learning curve, by gnuplot: .svg, .png or .txt"},
+     "learning curve, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(training, json), NULL, "print one JSON object"},
 };
 

@@ -11,8 +11,8 @@
 #include "base/plot.h"
 #include "bench/bench.h"
 #include "cmd/cmd.h"
+#include "cmd/predictor_quality.h"
 #include "cmd/train_set.h"
-#include "learn/binary.h"
 #include "learn/mlp_train.h"
 #include "learn/predictor.h"
 #include "spec/draft_engine.h"
@@ -148,31 +148,16 @@ static ft_status fit(const training *t, candidate *c, ft_error *err)
     return status;
 }
 
-/* If max_fpr >= 0, chooses the threshold; measures in any case. */
-static ft_status measure(candidate *c, const ft_train_set *s, double max_fpr, ft_error *err,
-                         ft_binary_quality *out)
-{
-    float *odds = malloc(s->n * sizeof *odds);
-    ft_status status = FT_OK;
-    if (!odds)
-        return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
-    for (size_t i = 0; i < s->n; i++)
-        odds[i] = ft_predictor_odds(&c->predictor, s->at[i].x);
-    const ft_binary_data data = {odds, s->y, s->n};
-    if (max_fpr >= 0)
-        status = ft_binary_threshold(&data, max_fpr, err, &c->predictor.least);
-    if (status == FT_OK)
-        status = ft_binary_measure(&data, c->predictor.least, err, out);
-    free(odds);
-    return status;
-}
-
 static ft_status train_size(training *t, candidate *c, ft_error *err)
 {
+    ft_predictor *p = &c->predictor;
+    const ft_train_set *validate = &t->part[FT_TRAIN_VALIDATE], *test = &t->part[FT_TRAIN_TEST];
     ft_status status = fit(t, c, err);
     if (status == FT_OK)
-        status = measure(c, &t->part[FT_TRAIN_VALIDATE], t->max_fpr, err, &c->validated);
-    return status == FT_OK ? measure(c, &t->part[FT_TRAIN_TEST], -1, err, &c->tested) : status;
+        status = ft_predictor_quality_threshold(p, validate, t->max_fpr, err);
+    if (status == FT_OK)
+        status = ft_predictor_quality_measure(p, validate, err, &c->validated);
+    return status == FT_OK ? ft_predictor_quality_measure(p, test, err, &c->tested) : status;
 }
 
 /* The larger one has to earn its cost. */
@@ -257,20 +242,6 @@ static ft_status time_draft(training *t, ft_error *err)
 
 /* ---- the report ---- */
 
-static json_t *quality_json(const ft_binary_quality *q)
-{
-    json_t *bins = json_array();
-    for (int b = 0; b < FT_BINARY_BINS; b++)
-        json_array_append_new(bins, json_pack("{s:I, s:f, s:f}", "n", (json_int_t)q->bin[b].n,
-                                              "predicted", q->bin[b].predicted, "observed",
-                                              q->bin[b].observed));
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:[I,I,I,I], s:o}", "fpr", q->fpr,
-                     "specificity", q->specificity, "recall", q->recall, "balanced_accuracy",
-                     q->balanced, "accuracy", q->accuracy, "auc", q->auc, "ece", q->ece,
-                     "tp_fp_tn_fn", (json_int_t)q->tp, (json_int_t)q->fp, (json_int_t)q->tn,
-                     (json_int_t)q->fn, "reliability", bins);
-}
-
 static json_t *size_json(const training *t, const candidate *c)
 {
     json_t *hidden = json_array();
@@ -280,8 +251,8 @@ static json_t *size_json(const training *t, const candidate *c)
                             "parameters", (json_int_t)ft_mlp_n_params(&c->shape), "epochs",
                             (int)c->how.best, "train_loss", c->how.train_loss, "validation_loss",
                             c->how.loss, "threshold", 1 / (1 + exp(-(double)c->predictor.least)),
-                            "validated", quality_json(&c->validated), "tested",
-                            quality_json(&c->tested), "call_us", c->warm_us);
+                            "validated", ft_predictor_quality_json(&c->validated), "tested",
+                            ft_predictor_quality_json(&c->tested), "call_us", c->warm_us);
     if (t->forward_us > 0) {
         json_object_set_new(out, "call_after_forward_us", json_real(c->cold_us));
         json_object_set_new(out, "share_of_forward", json_real(c->cold_us / t->forward_us));
@@ -329,19 +300,22 @@ static void print_report(const training *t)
            t->part[FT_TRAIN_FIT].n, t->part[FT_TRAIN_VALIDATE].n, t->part[FT_TRAIN_TEST].n,
            100 * (double)(t->size[0].tested.tp + t->size[0].tested.fn) /
                (double)t->part[FT_TRAIN_TEST].n);
-    printf("%-14s %7s %7s %8s %8s %7s %7s %9s %12s\n", "hidden layers", "FPR", "recall", "balanced",
-           "AUC", "ECE", "epochs", "call us", "of a forward");
+    printf("%-14s ", "hidden layers");
+    ft_predictor_quality_print_head();
+    printf(" %7s %9s %12s\n", "epochs", "call us", "of a forward");
     for (uint32_t k = 0; k < t->n_sizes; k++) {
         const candidate *c = &t->size[k];
         print_shape(&c->shape);
-        printf(" %7.3f %7.3f %8.3f %8.3f %7.3f %7u %9.2f", c->tested.fpr, c->tested.recall,
-               c->tested.balanced, c->tested.auc, c->tested.ece, c->how.best,
-               t->forward_us > 0 ? c->cold_us : c->warm_us);
+        printf(" ");
+        ft_predictor_quality_print(&c->tested);
+        printf(" %7u %9.2f", c->how.best, t->forward_us > 0 ? c->cold_us : c->warm_us);
         if (t->forward_us > 0)
             printf(" %10.2f %%", 100 * c->cold_us / t->forward_us);
         printf("%s\n", t->n_sizes > 1 && k == t->kept ? "   kept" : "");
     }
-    printf("%-14s %7.3f %7.3f %8.3f %8.3f   WISP table 4\n", "paper", 0.425, 0.801, 0.688, 0.773);
+    printf("%-14s ", "WISP table 4");
+    ft_predictor_quality_print(&ft_predictor_quality_paper);
+    printf("\n");
 }
 
 /* The reliability diagram. */
@@ -422,7 +396,7 @@ static const ft_flag rows[] = {
     {"--model-draft", "-md", FT_FLAG(training, draft), "MODEL",
      "compare the time of a call with a forward of this draft model", .model = true},
     {"--plot", NULL, FT_FLAG(training, plot), "FILE",
-     "reliability diagram, by gnuplot: .svg, .png or .txt"},
+     "reliability diagram, by gnuplot: .svg, .png or .txt", .plot = true},
     {"--json", NULL, FT_FLAG(training, json), NULL, "print one JSON object"},
 };
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/plot.h"
 #include "cmd/models.h"
 #include "llama.h"
 
@@ -42,6 +43,21 @@ void ft_cmd_help(const ft_command *command)
            command->usage);
     print_paragraph(command->about);
     ft_flags_help(stdout, &command->flags, command->defaults);
+}
+
+/* A plot that cannot be drawn is refused now, not when everything has been computed. */
+static ft_status check_plots(const ft_command *command, const void *options, ft_error *err)
+{
+    const ft_flag *flag;
+    size_t at;
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && (flag = ft_flags_nth(&command->flags, i, &at)); i++) {
+        const char *path =
+            flag->plot ? *(const char *const *)(const void *)((const char *)options + at) : NULL;
+        if (path)
+            status = ft_plot_check(command->name, path, err);
+    }
+    return status;
 }
 
 /* Models that are named may have to be fetched first. */
@@ -74,10 +90,12 @@ int ft_cmd_main(const ft_command *command, int argc, char **argv)
     else if (err.code == FT_OK && n_words < command->min_words)
         ft_error_set(&err, FT_INVALID, "words are missing: foretoken %s %s", command->name,
                      command->usage);
-    if (err.code == FT_OK)
-        code = run(command, options, n_words, argv + 1);
-    else
+    if (err.code != FT_OK)
         fprintf(stderr, "foretoken %s: %s\n", command->name, err.message);
+    else if (check_plots(command, options, &err) != FT_OK)
+        ft_cmd_fail(&err);
+    else
+        code = run(command, options, n_words, argv + 1);
     free(options);
     return code;
 }

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,11 +22,23 @@ static void test_paths(void **state)
         assert_int_equal(ft_plot_open(&p, &err), FT_INVALID);
         assert_non_null(strstr(err.message, "test: --plot"));
         assert_null(p.gnuplot);
+        assert_int_equal(ft_plot_check("test", bad[i], &err), FT_INVALID);
     }
+}
+
+static void test_without_gnuplot(void **state)
+{
+    ft_error err = {0};
+    (void)state;
+    setenv("PATH", "/nowhere", 1);
+    assert_int_equal(ft_plot_check("test", "plot.svg", &err), FT_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "test: gnuplot"));
+    assert_int_equal(access("plot.svg", F_OK), -1);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_without_gnuplot)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

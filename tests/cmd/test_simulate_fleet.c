@@ -58,16 +58,22 @@ static void test_search(void **state)
     json_decref(out);
 }
 
-/* A gnuplot that writes its script into the file of FT_TEST_SCRIPT. */
-static void add_gnuplot(const char *folder)
+static void make_gnuplot(const char *folder, const char *script)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/gnuplot", folder);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("#!/bin/sh\nexec cat >\"$FT_TEST_SCRIPT\"\n", file);
+    fprintf(file, "#!/bin/sh\n%s\n", script);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(chmod(path, 0700), 0);
+}
+
+/* A gnuplot that writes its script into the file of FT_TEST_SCRIPT. */
+static void add_gnuplot(const char *folder)
+{
+    char path[512];
+    make_gnuplot(folder, "exec cat >\"$FT_TEST_SCRIPT\"");
     snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
     setenv("PATH", path, 1);
 }
@@ -106,6 +112,8 @@ static void test_plot(void **state)
     assert_non_null(strstr(script, "\nplot '-' title 'least' with linespoints\n20 2\ne\n"));
     free(script);
     unlink(path);
+    make_gnuplot(folder, "exit 1");
+    program_refuses("gnuplot failed", "simulate fleet --config /nowhere.json --plot /tmp/none.svg");
     snprintf(path, sizeof path, "%s/gnuplot", folder);
     unlink(path);
     rmdir(folder);

@@ -180,7 +180,9 @@ static void test_by_is_refused(void **state)
     assert_null(program_json(&status, "trace --json --plot /tmp/x.svg '%s'", trace));
     assert_int_equal(status, 2);
     assert_null(program_json(&status, "trace --json --by entropy --plot /tmp/x.doc '%s'", trace));
-    assert_int_equal(status, 1);
+    assert_int_equal(status, 2);
+    assert_null(program_json(&status, "trace --json --by entropy --predictor /tmp/x '%s'", trace));
+    assert_int_equal(status, 2);
     assert_null(program_json(&status, "trace --json --by waste /nowhere/trace.db"));
     assert_int_equal(status, 1);
 }

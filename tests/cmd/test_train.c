@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `foretoken train predictor` on a trace that is made up, whose tokens are accepted with chances
-// that follow from their features: what it reports is near what can be known, and `run` drafts with
-// its file without another text.
+// that follow from their features: what it reports is near what can be known, `trace --predictor`
+// finds the same, and `run` drafts with its file without another text.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,6 +93,14 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* A file keeps weights with nine digits, so an odd token may fall on the threshold's other side. */
+static void check_same_quality(const json_t *a, const json_t *b)
+{
+    static const char *const names[] = {"fpr", "recall", "balanced_accuracy", "auc", "ece"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(fabs(program_number(a, names[i]) - program_number(b, names[i])) < 5e-3);
+}
+
 static void test_trains(void **state)
 {
     int status = -1;
@@ -113,6 +121,13 @@ static void test_trains(void **state)
     assert_true(fabs(program_number(tested, "fpr") + program_number(tested, "specificity") - 1) <
                 1e-9);
     assert_true(program_number(json_object_get(o, "test"), "texts") == TEXTS);
+    json_t *judged = program_json(&status, "trace '%s' --predictor '%s' --json", trace, out);
+    assert_int_equal(status, 0);
+    assert_true(program_number(judged, "texts") == TEXTS);
+    assert_true(program_number(judged, "samples") ==
+                program_number(json_object_get(o, "test"), "samples"));
+    check_same_quality(json_object_get(judged, "predictor"), tested);
+    json_decref(judged);
     json_decref(o);
     ft_predictor p;
     must(ft_predictor_load(out, &err, &p));
@@ -162,6 +177,8 @@ static void test_run_drafts_with_it(void **state)
     const char *fingerprint = json_string_value(json_object_get(info, "fingerprint"));
     json_t *without = run_with(target, draft, "none");
     change_file(fingerprint, -1e9);
+    assert_null(program_json(&status, "trace '%s' --predictor '%s' --json", trace, out));
+    assert_int_equal(status, 1);
     json_t *all = run_with(target, draft, out);
     change_file(fingerprint, 1e9);
     json_t *first = run_with(target, draft, out);
