@@ -11,11 +11,6 @@
 #include "spec/draft_engine.h"
 #include "spec/tree.h"
 
-/* Nodes recorded behind each token, over a tree's; and at least: drafts ahead of a verdict have as
- * many nodes as its time allows, however small trees are. */
-#define RECORD_TIMES 2
-#define RECORD_LEAST 160
-
 static ft_status engine_source(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *err,
                                ft_draft_source **out)
 {
@@ -47,12 +42,13 @@ void ft_bench_load_drafts_deinit(ft_bench_load_drafts *drafts)
 }
 
 /* Everything behind the text's end that is among the likeliest: level by level, as wide as it
- * goes. */
+ * goes. As many nodes as a tree can have, because drafts ahead of a verdict have as many as its time
+ * allows, however small params->budget is. */
 static ft_status record_end(ft_drafter *drafter, const ft_draft_params *params, ft_error *err)
 {
     ft_tree tree;
     ft_draft_params all = *params;
-    all.budget = ft_min_u32(ft_max_u32(RECORD_TIMES * params->budget, RECORD_LEAST), FT_TREE_MAX);
+    all.budget = FT_TREE_MAX;
     all.width = FT_DRAFT_LEAVES;
     all.depth = FT_TREE_MAX;
     return ft_drafter_draft(drafter, &all, err, &tree);
