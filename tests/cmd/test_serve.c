@@ -427,8 +427,9 @@ static void send_garbage(int port, size_t n)
         assert_true(http_client_open(&c[i], port) && http_client_puts(&c[i], head));
         assert_true(http_client_send(&c[i], body, n - 1)); /* the server keeps it */
     }
-    for (int i = 0; i < CLIENTS; i++) {
+    for (int i = 0; i < CLIENTS; i++) /* all of them before an answer: refusals of much are late */
         assert_true(http_client_puts(&c[i], "x"));
+    for (int i = 0; i < CLIENTS; i++) {
         assert_true(http_client_response(&c[i], false, &r));
         assert_int_equal(r.status, 400);
         http_response_deinit(&r);
