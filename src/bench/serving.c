@@ -140,13 +140,14 @@ static ft_status drive(ft_serving *x, ft_bench_load_mode mode, const ft_bench_lo
     return status;
 }
 
+/* counts: it is no warm-up. */
 static ft_status run_cell(ft_serving *x, uint32_t setting, ft_bench_load_mode mode, uint32_t rtt,
-                          ft_error *err)
+                          bool counts, ft_error *err)
 {
     ft_bench_load_sample sample;
     ft_bench_load_drive_opts o = ft_serving_drive_opts(x, setting, mode);
     ft_serving_slow_down(x, x->o->rtt_us[rtt], &o);
-    const bool first = x->report[setting]->cell[mode][rtt].n == 0;
+    const bool first = counts && x->report[setting]->cell[mode][rtt].n == 0;
     o.edge.timeline = first ? x->timeline.to : NULL;
     const int64_t from_us = ft_monotonic_us();
     ft_status status = drive(x, mode, &o, err, &sample);
@@ -154,7 +155,7 @@ static ft_status run_cell(ft_serving *x, uint32_t setting, ft_bench_load_mode mo
         ft_bench_timeline_mode(&x->timeline, ft_bench_load_mode_name(mode), x->o->rtt_us[rtt],
                                from_us, ft_monotonic_us());
     double verify_ms = ft_bench_load_values_quantile(&sample.verify_ms, 0.5);
-    if (status == FT_OK)
+    if (status == FT_OK && counts)
         keep(x, setting, mode, rtt, &sample);
     if (status == FT_OK && sets_forward(setting, mode))
         ft_serving_saw_verify(x, verify_ms);
@@ -169,7 +170,9 @@ static bool is_run(const ft_serving *x, uint32_t setting, ft_bench_load_mode mod
            (!ft_serving_is_server_mode(mode) || x->setting[setting].leader == setting);
 }
 
-/* All modes of all settings at each round-trip time; every other round in reverse order. */
+/* All modes of all settings at each round-trip time; every other round in reverse order. Round 0
+ * warms up, and only those in which devices draft: it computes the drafts that the recording lacks.
+ * They would stop a device meanwhile. */
 static ft_status run_round(ft_serving *x, uint32_t round, ft_error *err)
 {
     const ft_progress progress = ft_progress_terminal("modes");
@@ -179,9 +182,9 @@ static ft_status run_round(ft_serving *x, uint32_t round, ft_error *err)
         const uint32_t k = i % n, at = round % 2 ? n - 1 - k : k;
         const uint32_t setting = at / FT_BENCH_LOAD_MODES;
         const ft_bench_load_mode mode = (ft_bench_load_mode)(at % FT_BENCH_LOAD_MODES);
-        ft_progress_report(&progress, all * round + i, all * (uint64_t)x->o->rounds);
-        if (is_run(x, setting, mode))
-            status = run_cell(x, setting, mode, i / n, err);
+        ft_progress_report(&progress, all * round + i, all * (uint64_t)(x->o->rounds + 1));
+        if (is_run(x, setting, mode) && (round > 0 || !ft_serving_is_server_mode(mode)))
+            status = run_cell(x, setting, mode, i / n, round > 0, err);
     }
     return status;
 }
@@ -209,7 +212,7 @@ static ft_status measure(ft_serving *x, ft_error *err)
         return ft_serving_start(x, NULL, err, &x->plain);
     if (status == FT_OK)
         status = prepare(x, err);
-    for (int64_t i = 0; i < x->o->rounds && status == FT_OK; i++)
+    for (int64_t i = 0; i <= x->o->rounds && status == FT_OK; i++)
         status = run_round(x, (uint32_t)i, err);
     return status == FT_OK ? add_servers(x, err) : status;
 }

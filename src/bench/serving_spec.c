@@ -11,11 +11,12 @@
 /* Half of it: the race is decided by fewer rounds; twice: it takes twice as long. */
 #define LAP_TEXTS  2  /* in a lap, or one wave if a wave has more */
 #define LAP_TOKENS 32 /* of a text at most */
+#define LAP_TIMES  6  /* that a lap is tried until all its texts are written at the same time */
 
 /* Depths that are tried, with each budget that they may fill. Denser lists take longer, and their
  * neighbours differ less than laps do. */
 static const uint32_t depths[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12};
-static const uint32_t budgets[] = {4, 8, 16, 32};
+static const uint32_t budgets[] = {1, 2, 4, 8, 16, 32};
 
 /* A tree's level has hardly more nodes than that which are worth a row. */
 #define NODES_A_LEVEL 8
@@ -64,16 +65,19 @@ static ft_status texts_of(const ft_serving *x, uint32_t batch, uint32_t lap, ft_
     return FT_OK;
 }
 
-/* Speed of a candidate over these texts, in a server of its own. */
+/* Speed of a candidate over these texts, in a server of its own. The first time does not count: a
+ * server that weighs its drafts learns from it, and it reads the prompts. Without that one text of a
+ * batch would often end before the last prompt was read, so there would be nothing to compare. */
 static ft_status run_lap(ft_serving *x, uint32_t setting, const ft_serving_spec *spec,
                          ft_bench_load_set *texts, ft_error *err, double *speed)
 {
     ft_bench_load_server server = {0};
     ft_bench_load_sample sample = {0};
     ft_status status = ft_serving_start(x, spec, err, &server);
-    /* A server that weighs its drafts learns from the first time. */
-    const uint32_t times = x->o->drafts.rule == FT_BENCH_DEPTH_LATENCY ? 2 : 1;
-    for (uint32_t i = 0; i < times && status == FT_OK; i++) {
+    const bool learns = x->o->drafts.rule == FT_BENCH_DEPTH_LATENCY;
+    const uint32_t times = learns || x->setting[setting].batch > 1 ? 2 : 1;
+    for (uint32_t i = 0; status == FT_OK && i < LAP_TIMES && (i < times || sample.window_s <= 0);
+         i++) {
         ft_bench_load_drive_opts o = ft_serving_drive_opts(x, setting, FT_BENCH_LOAD_SERVER_SPEC);
         o.server = &server;
         o.set = texts;
@@ -127,6 +131,11 @@ static ft_status tune(ft_serving *x, uint32_t setting, ft_error *err)
     }
     free(texts.prompts);
     t->chosen = t->tried[t->race.left[0]];
+    if (status == FT_OK && ft_bench_race_speed(&t->race, t->race.left[0]) <= 0)
+        status = ft_error_set(err, FT_INVALID,
+                              "bench serving: texts of %lld tokens are too short to tune "
+                              "server-spec by: pass a larger -n, or --server-depth N",
+                              (long long)x->o->n);
     ft_progress_report(&progress, 1, 1);
     return status;
 }
