@@ -193,9 +193,9 @@ static void connect_servers(edge_app *app)
 static void keep_what_is_learnt(edge_app *app)
 {
     const ft_edge_opts *edge = &app->f.edge.opts;
-    char of[1024];
+    char of[1024], draft[128];
     snprintf(of, sizeof of, "edge %s %d %s", app->f.servers, ft_cpu_threads(edge->n_threads),
-             app->f.device.names ? app->f.device.names : "");
+             ft_cmd_device_name(&app->f.device, draft));
     ft_edge_flags_keep(&app->f.edge, of);
 }
 

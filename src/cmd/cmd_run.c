@@ -155,10 +155,10 @@ static ft_status load(run_app *app, ft_error *err)
 static void keep_what_is_learnt(run_app *app)
 {
     const run_flags *f = &app->f;
-    char of[256];
-    snprintf(of, sizeof of, "run %d %s %d %s %" PRId64, ft_cpu_threads(f->verifier.n_threads),
+    char of[512], target[128], draft[128];
+    snprintf(of, sizeof of, "run %d %s %d %s %s", ft_cpu_threads(f->verifier.n_threads),
              f->memory.size ? f->memory.size : "", (int)f->verifier.kv_type,
-             f->device.names ? f->device.names : "", f->device.n_gpu_layers);
+             ft_cmd_device_name(&f->device, target), ft_cmd_device_name(&f->device_draft, draft));
     ft_edge_flags_keep(&app->f.edge, of);
     app->f.verifier.kept = app->f.edge.opts.kept;
 }

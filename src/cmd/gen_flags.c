@@ -417,6 +417,12 @@ void ft_edge_flags_close(ft_edge_flags *flags)
     ft_predictor_deinit(&flags->store);
 }
 
+const char *ft_cmd_device_name(const ft_device_opts *device, char out[128])
+{
+    snprintf(out, 128, "%.100s %" PRId64, device->names ? device->names : "", device->n_gpu_layers);
+    return out;
+}
+
 ft_status ft_cmd_load_model(const ft_cmd_model *model, ft_error *err, ft_model **out,
                             ft_vocab **vocab)
 {

@@ -112,6 +112,9 @@ extern const ft_flag_group ft_flags_device; /* of ft_device_opts */
 /* The same of the draft model. */
 extern const ft_flag_group ft_flags_draft_device; /* of ft_device_opts */
 
+/* Where the layers go, in words for ft_edge_flags_keep. Returns `out`. */
+const char *ft_cmd_device_name(const ft_device_opts *device, char out[128]);
+
 /* A model to load. */
 typedef struct ft_cmd_model {
     const char *path, *label; /* label: of the progress on the terminal */
