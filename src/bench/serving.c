@@ -171,8 +171,8 @@ static bool is_run(const ft_serving *x, uint32_t setting, ft_bench_load_mode mod
 }
 
 /* All modes of all settings at each round-trip time; every other round in reverse order. Round 0
- * warms up, and only those in which devices draft: it computes the drafts that the recording lacks.
- * They would stop a device meanwhile. */
+ * warms up: prompts are in the servers' prefix caches afterwards, and the recording has the drafts
+ * that it lacked, whose computing would stop a device. */
 static ft_status run_round(ft_serving *x, uint32_t round, ft_error *err)
 {
     const ft_progress progress = ft_progress_terminal("modes");
@@ -183,7 +183,7 @@ static ft_status run_round(ft_serving *x, uint32_t round, ft_error *err)
         const uint32_t setting = at / FT_BENCH_LOAD_MODES;
         const ft_bench_load_mode mode = (ft_bench_load_mode)(at % FT_BENCH_LOAD_MODES);
         ft_progress_report(&progress, all * round + i, all * (uint64_t)(x->o->rounds + 1));
-        if (is_run(x, setting, mode) && (round > 0 || !ft_serving_is_server_mode(mode)))
+        if (is_run(x, setting, mode))
             status = run_cell(x, setting, mode, i / n, round > 0, err);
     }
     return status;
