@@ -41,9 +41,9 @@ void ft_bench_load_drafts_deinit(ft_bench_load_drafts *drafts)
     *drafts = (ft_bench_load_drafts){0};
 }
 
-/* Everything behind the text's end that is among the likeliest: level by level, as wide as it
- * goes. As many nodes as a tree can have, because drafts ahead of a verdict have as many as its time
- * allows, however small params->budget is. */
+/* Everything behind the text's end that is among the likeliest: level by level, as wide as it goes,
+ * and as many nodes as a tree can have. Drafts ahead of a verdict have as many as its time allows,
+ * however small params->budget is. */
 static ft_status record_end(ft_drafter *drafter, const ft_draft_params *params, ft_error *err)
 {
     ft_tree tree;

@@ -65,9 +65,9 @@ static ft_status texts_of(const ft_serving *x, uint32_t batch, uint32_t lap, ft_
     return FT_OK;
 }
 
-/* Speed of a candidate over these texts, in a server of its own. The first time does not count: a
- * server that weighs its drafts learns from it, and it reads the prompts. Without that one text of a
- * batch would often end before the last prompt was read, so there would be nothing to compare. */
+/* Speed of a candidate over these texts, in a server of its own. A server that weighs its drafts
+ * learns from a first time, which does not count. A batch needs one, too: while prompts are still
+ * read, one text often ends before another begins. Then nothing can be compared. */
 static ft_status run_lap(ft_serving *x, uint32_t setting, const ft_serving_spec *spec,
                          ft_bench_load_set *texts, ft_error *err, double *speed)
 {

@@ -30,9 +30,9 @@ void ft_predictor_quality_print_head(void);
 void ft_predictor_quality_print(const ft_binary_quality *quality);
 
 /* `trace FILE --predictor PATH`: compares what the predictor says of each judged token of the trace
- * with its verdict. *report: the object of --json. A table goes to standard output if `text`. Errors
- * of the two files; FT_PRECONDITION: the predictor was trained on another draft model, or the trace
- * has several; FT_NOT_FOUND: the trace has no judged tokens with features. */
+ * with its verdict. *report: the object of --json. If `text`, a table goes to standard output.
+ * Errors of the two files. FT_PRECONDITION: the predictor was trained on another draft model, or
+ * the trace has several. FT_NOT_FOUND: the trace has no judged tokens with features. */
 FT_WARN_UNUSED ft_status ft_cmd_trace_predictor(const char *trace, const char *path, bool text,
                                                 ft_error *err, json_t **report);
 
