@@ -130,8 +130,9 @@ static ft_status tune(ft_serving *x, uint32_t setting, ft_error *err)
             ft_bench_race_saw(&t->race, speed);
     }
     free(texts.prompts);
-    t->chosen = t->tried[t->race.left[0]];
-    if (status == FT_OK && ft_bench_race_speed(&t->race, t->race.left[0]) <= 0)
+    const uint32_t best = t->race.left[0]; /* of one candidate without a lap */
+    t->chosen = t->tried[best];
+    if (status == FT_OK && t->race.laps[best] > 0 && ft_bench_race_speed(&t->race, best) <= 0)
         status = ft_error_set(err, FT_INVALID,
                               "bench serving: texts of %lld tokens are too short to tune "
                               "server-spec by: pass a larger -n, or --server-depth N",

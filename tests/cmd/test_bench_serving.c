@@ -319,14 +319,21 @@ static void test_tuned(void **state)
         {
             const double laps = program_number(one, "laps");
             assert_true(laps >= 1 && program_number(one, "budget") >= program_number(one, "depth"));
-            assert_true(program_number(one, "tokens_per_core_s") > 0);
             most_laps = laps > most_laps ? laps : most_laps;
             if (program_number(one, "depth") == program_number(spec, "depth") &&
-                program_number(one, "budget") == program_number(spec, "budget"))
+                program_number(one, "budget") == program_number(spec, "budget")) {
                 laps_of_chosen = laps;
+                assert_true(program_number(one, "tokens_per_core_s") > 0);
+            }
         }
         assert_true(laps_of_chosen == most_laps && laps_of_chosen >= 4);
     }
+    json_decref(json);
+    json = tiny_pair_bench(&four, "bench serving",
+                           "-n 12 --rtt 0 --rounds 1 --draft-ms 0.5 --modes server-spec "
+                           "--spec-draft-n-max 1",
+                           &status);
+    assert_int_equal(status, 0); /* there is nothing to choose from */
     json_decref(json);
     tiny_pair_remove(&four);
 }
@@ -376,7 +383,8 @@ static void test_lookups(void **state)
 static void test_misled(void **state)
 {
     int status;
-    json_t *json = run("-n 24 --rtt 0 --rounds 1 --modes plain,edge+misled", &status);
+    /* long enough that windows open while they are written, on a busy machine, too */
+    json_t *json = run("-n 120 --rtt 0 --rounds 1 --modes plain,edge+misled", &status);
     assert_int_equal(status, 0);
     const json_t *by_mode = json_object_get(json, "modes");
     const json_t *cell = json_object_get(json_object_get(by_mode, "edge+misled"), "0");
