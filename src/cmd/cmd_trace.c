@@ -115,13 +115,11 @@ static int run(void *selected, int n_words, char **words)
     const options *x = selected;
     ft_error err = {0};
     ft_trace_summary summary;
-    if (x->plot && x->by == FT_TRACE_KEY_NONE) {
+    if (x->plot && x->by == FT_TRACE_KEY_NONE)
         ft_error_set(&err, FT_INVALID, "trace: --plot goes with --by");
-        ft_cmd_fail(&err);
-        return 2;
-    }
-    if (x->predictor && x->by != FT_TRACE_KEY_NONE) {
+    else if (x->predictor && x->by != FT_TRACE_KEY_NONE)
         ft_error_set(&err, FT_INVALID, "trace: pass --by or --predictor, not both");
+    if (err.code != FT_OK) {
         ft_cmd_fail(&err);
         return 2;
     }

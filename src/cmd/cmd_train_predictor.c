@@ -154,9 +154,7 @@ static ft_status train_size(training *t, candidate *c, ft_error *err)
     const ft_train_set *validate = &t->part[FT_TRAIN_VALIDATE], *test = &t->part[FT_TRAIN_TEST];
     ft_status status = fit(t, c, err);
     if (status == FT_OK)
-        status = ft_predictor_quality_threshold(p, validate, t->max_fpr, err);
-    if (status == FT_OK)
-        status = ft_predictor_quality_measure(p, validate, err, &c->validated);
+        status = ft_predictor_quality_choose(p, validate, t->max_fpr, err, &c->validated);
     return status == FT_OK ? ft_predictor_quality_measure(p, test, err, &c->tested) : status;
 }
 

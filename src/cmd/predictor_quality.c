@@ -10,39 +10,35 @@
 const ft_binary_quality ft_predictor_quality_paper = {
     .fpr = 0.425, .recall = 0.801, .balanced = 0.688, .auc = 0.773, .ece = NAN};
 
-/* The predictor's log-odds of all samples, which the caller frees. */
-static ft_status odds_of(const ft_predictor *p, const ft_train_set *s, ft_error *err, float **out)
+/* Measures; sets *least before that, unless it is NULL. */
+static ft_status quality_of(const ft_predictor *p, const ft_train_set *s, double max_fpr,
+                            float *least, ft_error *err, ft_binary_quality *out)
 {
-    *out = malloc((s->n ? s->n : 1) * sizeof **out);
-    if (!*out)
+    float *odds = malloc((s->n ? s->n : 1) * sizeof *odds);
+    ft_status status = FT_OK;
+    if (!odds)
         return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
     for (size_t i = 0; i < s->n; i++)
-        (*out)[i] = ft_predictor_odds(p, s->at[i].x);
-    return FT_OK;
-}
-
-ft_status ft_predictor_quality_threshold(ft_predictor *p, const ft_train_set *samples,
-                                         double max_fpr, ft_error *err)
-{
-    float *odds;
-    ft_status status = odds_of(p, samples, err, &odds);
+        odds[i] = ft_predictor_odds(p, s->at[i].x);
+    const ft_binary_data data = {odds, s->y, s->n};
+    if (least)
+        status = ft_binary_threshold(&data, max_fpr, err, least);
     if (status == FT_OK)
-        status = ft_binary_threshold(&(ft_binary_data){odds, samples->y, samples->n}, max_fpr, err,
-                                     &p->least);
+        status = ft_binary_measure(&data, least ? *least : p->least, err, out);
     free(odds);
     return status;
+}
+
+ft_status ft_predictor_quality_choose(ft_predictor *p, const ft_train_set *samples, double max_fpr,
+                                      ft_error *err, ft_binary_quality *out)
+{
+    return quality_of(p, samples, max_fpr, &p->least, err, out);
 }
 
 ft_status ft_predictor_quality_measure(const ft_predictor *p, const ft_train_set *samples,
                                        ft_error *err, ft_binary_quality *out)
 {
-    float *odds;
-    ft_status status = odds_of(p, samples, err, &odds);
-    if (status == FT_OK)
-        status =
-            ft_binary_measure(&(ft_binary_data){odds, samples->y, samples->n}, p->least, err, out);
-    free(odds);
-    return status;
+    return quality_of(p, samples, 0, NULL, err, out);
 }
 
 json_t *ft_predictor_quality_json(const ft_binary_quality *q)

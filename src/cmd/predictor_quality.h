@@ -15,10 +15,10 @@
 /* WISP table 4: its predictor's figures. */
 extern const ft_binary_quality ft_predictor_quality_paper;
 
-/* Sets p->least by the samples, as ft_binary_threshold says. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_predictor_quality_threshold(ft_predictor *p,
-                                                        const ft_train_set *samples, double max_fpr,
-                                                        ft_error *err);
+/* Sets p->least by the samples, as ft_binary_threshold says, and measures with it. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_predictor_quality_choose(ft_predictor *p, const ft_train_set *samples,
+                                                     double max_fpr, ft_error *err,
+                                                     ft_binary_quality *out);
 /* FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_predictor_quality_measure(const ft_predictor *p,
                                                       const ft_train_set *samples, ft_error *err,

@@ -300,6 +300,11 @@ static void test_sweep(void **state)
 /* server-spec is tuned for each batch: it has one of the depths and budgets that were tried. */
 static void test_tuned(void **state)
 {
+    /* trees of 3 nodes, of 1, of 2 */
+    static const struct {
+        int depth, budget;
+    } trees[] = {{1, 3}, {2, 3}, {3, 3}, {1, 1}, {1, 2}, {2, 2}};
+    const size_t n_trees = sizeof trees / sizeof *trees;
     int status;
     tiny_pair four = tiny_pair_make("{\"turns\": [\"0 + 3\"]}\n{\"turns\": [\"1 + 3\"]}\n"
                                     "{\"turns\": [\"2 + 3\"]}\n{\"turns\": [\"3 + 3\"]}\n");
@@ -314,11 +319,12 @@ static void test_tuned(void **state)
         double most_laps = 0, laps_of_chosen = 0;
         size_t k;
         assert_true(json_is_true(json_object_get(spec, "tuned")));
-        assert_int_equal(json_array_size(tried), 3 + 1 + 2); /* trees of 3 nodes, of 1, of 2 */
+        assert_int_equal(json_array_size(tried), n_trees);
         json_array_foreach((json_t *)tried, k, one)
         {
             const double laps = program_number(one, "laps");
-            assert_true(laps >= 1 && program_number(one, "budget") >= program_number(one, "depth"));
+            assert_true(laps >= 1 && program_number(one, "depth") == trees[k].depth &&
+                        program_number(one, "budget") == trees[k].budget);
             most_laps = laps > most_laps ? laps : most_laps;
             if (program_number(one, "depth") == program_number(spec, "depth") &&
                 program_number(one, "budget") == program_number(spec, "budget")) {
