@@ -481,6 +481,8 @@ ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err, j
     ft_status status = opts->sweep ? knee_create(x, err) : FT_OK;
     if (status == FT_OK)
         status = measure(x, err);
+    if (status == FT_OK && opts->sweep)
+        ft_capacity_beside_knee(&x->report, x->report.knee);
     if (status == FT_OK && opts->plot)
         status = opts->sweep ? ft_knee_plot(x->report.knee, opts->plot, err)
                              : ft_bench_capacity_plot(&x->report, opts->plot, err);

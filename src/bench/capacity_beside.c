@@ -53,6 +53,27 @@ ft_capacity_bound ft_capacity_beside_bound(const ft_bench_capacity_report *repor
                                 mixed ? report->n_classes : 1);
 }
 
+void ft_capacity_beside_knee(const ft_bench_capacity_report *report, ft_knee *knee)
+{
+    ft_capacity_times times;
+    const bool known = ft_capacity_beside_times(report, &times);
+    for (uint32_t i = 0; known && i <= report->n_classes; i++) {
+        const uint32_t class = i < report->n_classes ? i : FT_BENCH_CAPACITY_MIXED;
+        const double devices = ft_capacity_beside_bound(report, &times, class).drafts;
+        knee->bound[i] = isfinite(devices) ? devices : 0;
+    }
+}
+
+/* Of devices that wisp can hold at most, over those that another way holds here. The bound over
+ * centralized compares two computed numbers; here the other one is measured, since no formula says
+ * what a way loses by its drafts and its queue. NAN: it holds none, or was not measured. */
+static double most_over(const ft_bench_capacity_report *report, double devices, int way,
+                        uint32_t class)
+{
+    const ft_bench_capacity_found *f = &report->found[way][class];
+    return report->way[way] && f->known && f->at.n > 0 ? devices / f->at.n : NAN;
+}
+
 /* ---- WISP's tables ---- */
 
 double ft_capacity_beside_paper(const ft_bench_capacity_report *report, ft_bench_capacity_way other,
@@ -95,6 +116,17 @@ static uint32_t classes_of(const ft_bench_capacity_report *report, uint32_t at[F
     return n;
 }
 
+static json_t *over_json(const ft_bench_capacity_report *report, double devices, uint32_t class)
+{
+    json_t *out = json_object();
+    for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++) {
+        const double most = most_over(report, devices, way, class);
+        if (isfinite(most))
+            json_object_set_new(out, ft_bench_capacity_way_name[way], json_real(most));
+    }
+    return out;
+}
+
 static json_t *bound_json(const ft_bench_capacity_report *report, const ft_capacity_times *times)
 {
     uint32_t class[FT_SLO_CLASSES + 1];
@@ -108,11 +140,12 @@ static json_t *bound_json(const ft_bench_capacity_report *report, const ft_capac
         ft_bench_capacity_class_name(report, class[i], name);
         json_object_set_new(
             by_class, name,
-            json_pack("{s:o, s:o, s:o, s:o, s:I}", "ratio", number_or_null(b.ratio),
+            json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "ratio", number_or_null(b.ratio),
                       "ratio_all_accepted",
                       number_or_null(ft_capacity_beside_bound(report, &perfect, class[i]).ratio),
                       "devices_decoding", number_or_null(b.decoding), "devices",
-                      number_or_null(b.drafts), "draft_tokens", (json_int_t)b.k));
+                      number_or_null(b.drafts), "draft_tokens", (json_int_t)b.k, "most_over",
+                      over_json(report, b.drafts, class[i])));
     }
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o}", "pass_ms", 1e3 * times->pass_s, "row_ms",
                      1e3 * times->row_s, "drafted_row", times->drafted, "away_ms",
@@ -207,6 +240,27 @@ static void print_bounds(FILE *out, const ft_bench_capacity_report *report, cons
     fprintf(out, "   (with chance 1)\n");
 }
 
+static void print_most(FILE *out, const ft_bench_capacity_report *report, const uint32_t class[],
+                       uint32_t n)
+{
+    ft_capacity_times times;
+    if (!ft_capacity_beside_times(report, &times))
+        return;
+    fprintf(out, "wisp by these times at most, over what was measured of\n");
+    for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++) {
+        double most[FT_SLO_CLASSES + 1];
+        char label[32];
+        if (!report->way[way])
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            most[i] = most_over(report, ft_capacity_beside_bound(report, &times, class[i]).drafts,
+                                way, class[i]);
+        snprintf(label, sizeof label, "/ %s", ft_bench_capacity_way_name[way]);
+        print_row(out, label, most, n);
+        fputc('\n', out);
+    }
+}
+
 void ft_capacity_beside_print(const ft_bench_capacity_report *report, FILE *out)
 {
     uint32_t class[FT_SLO_CLASSES + 1];
@@ -215,4 +269,5 @@ void ft_capacity_beside_print(const ft_bench_capacity_report *report, FILE *out)
         return;
     print_paper(out, report, class, n);
     print_bounds(out, report, class, n);
+    print_most(out, report, class, n);
 }

@@ -17,6 +17,9 @@ bool ft_capacity_beside_times(const ft_bench_capacity_report *report, ft_capacit
 ft_capacity_bound ft_capacity_beside_bound(const ft_bench_capacity_report *report,
                                            const ft_capacity_times *times, uint32_t class);
 
+/* Sets the bounds of knee: devices that any way can hold at most. */
+void ft_capacity_beside_knee(const ft_bench_capacity_report *report, ft_knee *knee);
+
 /* WISP over another way in the paper: devices of a class (table 2, Qwen3-32B on an A100) and, of
  * mixed classes, tokens a second (table 3). 0: it has no such number. */
 double ft_capacity_beside_paper(const ft_bench_capacity_report *report, ft_bench_capacity_way other,

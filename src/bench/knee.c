@@ -182,6 +182,9 @@ static void write_points(const ft_knee *k, FILE *out)
             }
             fprintf(out, "EOD\n");
         }
+    for (size_t col = 0; col <= k->n_classes; col++)
+        if (k->bound[col] > 0)
+            fprintf(out, "$bound%zu << EOD\n%g 0\n%g 1\nEOD\n", col, k->bound[col], k->bound[col]);
     for (int cause = 0; cause < FT_LATE_CAUSES; cause++) {
         fprintf(out, "$late%d << EOD\nNaN NaN\n", cause);
         for (size_t i = 0; i < k->plane.n; i++)
@@ -223,6 +226,11 @@ static void draw_class(const ft_knee *k, size_t class, FILE *out)
                     "'+' using (%g):(%g) every ::::0 with points pointtype 7 pointsize 1.5 "
                     "linecolor %zu title 'the paper: %s', ",
                     k->paper[way][class], k->epsilon, way + 1, k->way[way]);
+    if (k->bound[class] > 0)
+        fprintf(out,
+                "$bound%zu with lines dashtype 4 linewidth 2 linecolor 'black' "
+                "title 'bound by the times of this run', ",
+                class);
     draw_epsilon(k, out);
     fprintf(out, "unset arrow\n");
 }

@@ -148,7 +148,15 @@ static void test_script(void **state)
     expect(text, "using (25):(0.05)");
     assert_int_equal(count(text, "\nplot "), 4);
     assert_int_equal(count(text, "$curve"), 3 + 1 + 2 + 4);
+    assert_null(strstr(text, "$bound")); /* not known */
     free(text);
+    k->bound[1] = 33.5;
+    text = write_with(ft_knee_script, k);
+    expect(text, "$bound1 << EOD\n33.5 0\n33.5 1\nEOD\n");
+    assert_int_equal(count(text, "$bound1 with lines"), 1);
+    assert_int_equal(count(text, "$bound"), 2); /* classes mixed have none */
+    free(text);
+    k->bound[1] = 0;
     k->plane_way = NULL;
     k->curve[0][1].n = 0;
     text = write_with(ft_knee_script, k);

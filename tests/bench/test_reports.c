@@ -378,6 +378,14 @@ static void test_beside_a_ratio(void **state)
     assert_float_equal(at(bound, "by_class", "8", "ratio_all_accepted"),
                        (4.0 / 8 - 0.13) / 2.5 / decoding, 1e-6);
     expect(at(bound, "by_class", "8", "draft_tokens"), 3);
+    const json_t *most =
+        json_object_get(json_object_get(json_object_get(bound, "by_class"), "8"), "most_over");
+    assert_float_equal(at(most, "centralized", NULL, NULL), drafts / 2.5 / 0.002 / 4, 1e-6);
+    assert_int_equal(json_object_size(most), 1); /* no other way was measured */
+    ft_knee knee = {.n_classes = 2};
+    ft_capacity_beside_knee(&r, &knee);
+    assert_float_equal(knee.bound[1], drafts / 2.5 / 0.002, 1e-6);
+    assert_true(knee.bound[2] > 0 && knee.bound[0] > knee.bound[1]);
     assert_true(at(bound, "by_class", "mixed", "ratio") > 1.6);
     expect(at(out, "ratio", "centralized", "8"), 1.5);
     expect(at(out, "goodput_ratio", "centralized", "8"), 1.5);
