@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "bench/load_compare.h"
 #include "bench/load_report.h"
+#include "bench/serving_paper.h"
 #include "bench/serving_spec.h"
 
 /* ---- draft depths (SpecEdge figure 10) ---- */
@@ -162,16 +163,6 @@ static json_t *predictor_json(const json_t *settings)
     return rows;
 }
 
-/* WISP table 6: by so many devices, tokens a second rise by so much. 0: it has no such number. */
-static double paper_gain(double devices)
-{
-    return devices == 2    ? 0.2045
-           : devices == 4  ? 0.2514
-           : devices == 8  ? 0.2549
-           : devices == 16 ? 0.3003
-                           : 0;
-}
-
 /* ---- as JSON ---- */
 
 /* A link's rate as it was asked for; nothing without one. */
@@ -231,6 +222,7 @@ json_t *ft_serving_figures(ft_serving *x)
     json_object_set_new(out, "chosen_depths", depth_rule_json(x));
     json_object_set_new(out, "predictor_by_devices",
                         predictor_json(json_object_get(out, "settings")));
+    json_object_set_new(out, "paper", ft_serving_paper_json());
     return out;
 }
 
@@ -284,7 +276,7 @@ static void print_predictor(const json_t *rows, FILE *out)
                 "gain %", "bound %", "WISP %");
     json_array_foreach((json_t *)rows, i, row)
     {
-        const double devices = number(row, "devices"), paper = paper_gain(devices);
+        const double devices = number(row, "devices"), paper = ft_wisp_predictor_gain(devices);
         json_object_foreach(json_object_get(row, "rtt_ms"), rtt, at)
         {
             const json_t *accept = json_object_get(at, "acceptance"),

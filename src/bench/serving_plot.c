@@ -12,6 +12,7 @@
 
 #include "base/num.h"
 #include "base/plot.h"
+#include "bench/serving_paper.h"
 
 #define PANELS_MAX    8
 #define PAPER_DEEPEST 7     /* of the depths in figure 10 */
@@ -103,17 +104,20 @@ static void draw_headline(const drawing *d)
 {
     const json_t *r = d->report;
     fprintf(d->out, "$headline << EOD\n");
-    fprintf(d->out, "\"tokens/s\" %g %g 2.22\n", number(r, "server_throughput_ratio", d->rtt, NULL),
-            number(r, "bound", d->rtt, NULL));
-    fprintf(d->out, "\"tokens/$\" %g %g 1.91\n", number(r, "cost_efficiency_ratio", d->rtt, NULL),
-            number(r, "cost_bound", d->rtt, NULL));
+    fprintf(d->out, "\"tokens/s\" %g %g %g\n", number(r, "server_throughput_ratio", d->rtt, NULL),
+            number(r, "bound", d->rtt, NULL), FT_SPECEDGE_THROUGHPUT);
+    fprintf(d->out, "\"tokens/$\" %g %g %g\n", number(r, "cost_efficiency_ratio", d->rtt, NULL),
+            number(r, "cost_bound", d->rtt, NULL), FT_SPECEDGE_COST);
     /* early drafts hide the network, so only the verification is left */
-    fprintf(d->out, "\"ITL\" %g %g 0.89\n", number(r, "itl_ratio", "edge+pipeline", d->rtt),
+    fprintf(d->out, "\"ITL\" %g %g %g\n", number(r, "itl_ratio", "edge+pipeline", d->rtt),
             least_itl(cell_of(r, "edge+pipeline", d->rtt), "0") /
-                number(cell_of(r, "server-spec", d->rtt), "itl_ms", "mean", NULL));
-    fprintf(d->out, "\"tokens/verification\" %g NaN 1.132\nEOD\n",
+                number(cell_of(r, "server-spec", d->rtt), "itl_ms", "mean", NULL),
+            FT_SPECEDGE_ITL);
+    /* times do not bound it */
+    fprintf(d->out, "\"tokens/verification\" %g NaN %g\nEOD\n",
             1 + number(json_object_get(r, "tokens_per_verify_gain"), "over_server_spec",
-                       "edge+pipeline", d->rtt));
+                       "edge+pipeline", d->rtt),
+            FT_SPECEDGE_PER_VERIFY);
     fprintf(d->out,
             "set title 'edge+pipeline over server-spec, %s ms (table 1, figure 9)'\n"
             "set style data histograms\nset style histogram clustered\nset xlabel ''\n"
@@ -143,7 +147,9 @@ static void write_times_beside(const drawing *d)
                     number(c, "verifying_share", NULL, NULL) /
                     (1 - number(c, "idle_share", NULL, NULL)));
         if (strncmp(mode, "edge", 4) == 0 && spec_ms > 0)
-            fprintf(d->out, " %g %g %g\n", 0.55 * spec_ms, 0.5 * spec_ms, 0.6 * spec_ms);
+            fprintf(d->out, " %g %g %g\n",
+                    (FT_SPECEDGE_TIME_LEAST + FT_SPECEDGE_TIME_MOST) / 2 * spec_ms,
+                    FT_SPECEDGE_TIME_LEAST * spec_ms, FT_SPECEDGE_TIME_MOST * spec_ms);
         else
             fprintf(d->out, " NaN NaN NaN\n");
     }
@@ -183,6 +189,29 @@ static void draw_times(const drawing *d)
 
 /* ---- figure 11: round-trip times ---- */
 
+/* What each way needs at least, over server-spec: edge+proactive the network and a verification;
+ * layer-split a round trip for each token. */
+static void write_least_itls(const drawing *d)
+{
+    const json_t *c;
+    const char *rtt;
+    fprintf(d->out, "$least << EOD\n");
+    json_object_foreach(rtts_of(d->report), rtt, c)
+    {
+        const json_t *it = cell_of(d->report, "edge+proactive", rtt);
+        const double spec_ms =
+            number(cell_of(d->report, "server-spec", rtt), "itl_ms", "mean", NULL);
+        if (spec_ms <= 0)
+            continue;
+        fprintf(d->out, "%s %g", rtt, strtod(rtt, NULL) / spec_ms);
+        if (it)
+            fprintf(d->out, " %g\n", least_itl(it, rtt) / spec_ms);
+        else
+            fprintf(d->out, " NaN\n");
+    }
+    fprintf(d->out, "EOD\n");
+}
+
 static void draw_rtts(const drawing *d)
 {
     static const char *const modes[] = {"layer-split", "edge", "edge+proactive", "edge+early",
@@ -198,26 +227,23 @@ static void draw_rtts(const drawing *d)
         }
         fprintf(d->out, "EOD\n");
     }
-    fprintf(d->out, "$least << EOD\n");
-    json_object_foreach(rtts_of(d->report), rtt, c)
-    {
-        const json_t *it = cell_of(d->report, "edge+proactive", rtt);
-        const json_t *spec = cell_of(d->report, "server-spec", rtt);
-        if (it && spec)
-            fprintf(d->out, "%s %g\n", rtt,
-                    least_itl(it, rtt) / number(spec, "itl_ms", "mean", NULL));
-    }
+    write_least_itls(d);
     fprintf(d->out,
-            "EOD\n$paper << EOD\n15 %g\n50 %g\n65 %g\nEOD\n$paper_split << EOD\n15 %g\n50 %g\nEOD\n"
+            "$paper << EOD\n15 %g\n50 %g\n65 %g\nEOD\n$paper_split << EOD\n15 %g\n50 %g\nEOD\n"
             "set title 'ITL over server-spec (figure 11)'\nset xlabel 'round trip, ms'\n"
             "set ylabel 'ratio'\nset yrange [0:*]\nplot ",
-            36.47 / 42.36, 40.26 / 42.36, 44.47 / 42.36, 99.63 / 42.36, 134.90 / 42.36);
+            FT_SPECEDGE_15_MS / FT_SPECEDGE_SPEC_MS, FT_SPECEDGE_50_MS / FT_SPECEDGE_SPEC_MS,
+            FT_SPECEDGE_65_MS / FT_SPECEDGE_SPEC_MS, FT_SPECEDGE_SPLIT_15_MS / FT_SPECEDGE_SPEC_MS,
+            FT_SPECEDGE_SPLIT_50_MS / FT_SPECEDGE_SPEC_MS);
     for (size_t m = 0; m < FT_COUNT(modes); m++)
         if (has(d->report, modes[m]))
             fprintf(d->out, "$rtt%zu with linespoints title '%s', ", m, modes[m]);
     if (has(d->report, "edge+proactive"))
-        fprintf(d->out, "$least with lines dashtype 2 title 'edge+proactive: network and "
-                        "verification alone', ");
+        fprintf(d->out, "$least using 1:3 with lines dashtype 2 title 'edge+proactive: network "
+                        "and verification alone', ");
+    if (has(d->report, "layer-split"))
+        fprintf(d->out, "$least using 1:2 with lines dashtype 3 title 'layer-split: a round trip "
+                        "a token alone', ");
     fprintf(d->out, "$paper with points pointtype 7 title 'SpecEdge'");
     if (has(d->report, "layer-split"))
         fprintf(d->out, ", $paper_split with points pointtype 5 title 'their layer-split'");
@@ -225,12 +251,6 @@ static void draw_rtts(const drawing *d)
 }
 
 /* ---- figure 10: draft depths ---- */
-
-/* The depth that SpecEdge chose at this round-trip time; 0: it does not say. */
-static int paper_depth(double rtt_ms)
-{
-    return rtt_ms == 15 ? 7 : rtt_ms == 40 ? 5 : rtt_ms == 50 ? 4 : 0;
-}
 
 /* Throughput by depth at one round-trip time, and what it would be if the server never waited. */
 static void write_depths(const drawing *d, size_t number_of, const char *rtt)
@@ -262,12 +282,12 @@ static void draw_depths(const drawing *d)
         write_depths(d, n, rtt);
         fprintf(d->out, "$chosen%zu << EOD\n%g %g\nEOD\n", n, number(at, "chosen", NULL, NULL),
                 number(at, "tokens_per_core_s", NULL, NULL));
-        if (paper_depth(strtod(rtt, NULL)))
+        if (ft_specedge_depth(strtod(rtt, NULL)))
             fprintf(d->out,
                     "set arrow from %d, graph 0 to %d, graph 0.08 backhead linecolor %zu\n"
                     "set label 'SpecEdge, %s ms' at %d, graph 0.1 rotate by 90\n",
-                    paper_depth(strtod(rtt, NULL)), paper_depth(strtod(rtt, NULL)), n + 1, rtt,
-                    paper_depth(strtod(rtt, NULL)));
+                    ft_specedge_depth(strtod(rtt, NULL)), ft_specedge_depth(strtod(rtt, NULL)),
+                    n + 1, rtt, ft_specedge_depth(strtod(rtt, NULL)));
         n++;
     }
     fprintf(d->out,
@@ -334,8 +354,9 @@ static void draw_batches(const drawing *d)
                     "'' using 1:2:3 with labels offset 0,1 notitle, ",
                     m, modes[m]);
     fprintf(d->out,
-            "$bounds with lines dashtype 2 title 'bound', $batch1 using ($1*0.8876):($2/1.91) "
-            "with points pointtype 7 title 'SpecEdge: its gains over our server-spec'\n");
+            "$bounds with lines dashtype 2 title 'bound', $batch1 using ($1*%g):($2/%g) "
+            "with points pointtype 7 title 'SpecEdge: its gains over our server-spec'\n",
+            FT_SPECEDGE_ITL, FT_SPECEDGE_COST);
 }
 
 /* ---- figure 12: devices ---- */
@@ -387,8 +408,10 @@ static void draw_devices(const drawing *d)
         fprintf(d->out,
                 "$device_bound with lines dashtype 2 title '%s: network and verification alone', ",
                 bound);
-    fprintf(d->out, "1.54 with lines dashtype 3 title 'SpecEdge: least and most of table 3', "
-                    "2.03 with lines dashtype 3 notitle\n");
+    fprintf(d->out,
+            "%g with lines dashtype 3 title 'SpecEdge: least and most of table 3', "
+            "%g with lines dashtype 3 notitle\n",
+            FT_SPECEDGE_SPEEDUP_LEAST, FT_SPECEDGE_SPEEDUP_MOST);
 }
 
 /* ---- appendix E: chains ---- */
@@ -405,9 +428,11 @@ static void draw_shapes(const drawing *d)
         if (varies_only(d, s, "shape"))
             fprintf(d->out, "\"%ss: tokens/s\" %g %g %g\n\"%ss: tokens/$\" %g %g %g\n", shape,
                     number(s, "server_throughput_ratio", d->rtt, NULL),
-                    number(s, "bound", d->rtt, NULL), chain ? (1.61 + 1.96 + 1.52) / 3 : 2.22,
-                    shape, number(s, "cost_efficiency_ratio", d->rtt, NULL),
-                    number(s, "cost_bound", d->rtt, NULL), chain ? (1.41 + 1.67 + 1.29) / 3 : 1.91);
+                    number(s, "bound", d->rtt, NULL),
+                    chain ? FT_SPECEDGE_CHAIN_THROUGHPUT : FT_SPECEDGE_THROUGHPUT, shape,
+                    number(s, "cost_efficiency_ratio", d->rtt, NULL),
+                    number(s, "cost_bound", d->rtt, NULL),
+                    chain ? FT_SPECEDGE_CHAIN_COST : FT_SPECEDGE_COST);
     }
     fprintf(d->out,
             "EOD\nset title 'edge+pipeline over server-spec, trees and chains, %s ms (appendix "

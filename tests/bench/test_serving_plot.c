@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "bench/serving_paper.h"
 #include "bench/serving_plot.h"
 
 /* A cell of a mode at each round-trip time. */
@@ -84,12 +85,14 @@ static void test_one_setting(void **state)
     char *script = script_of(json_pack("[o]", setting_new(1, 7, "rule", "tree")), json_array());
     expect(script, "\"tokens/s\" 1.875 2.125 2.22\n");
     expect(script, "\"tokens/$\" 1.625 1.8125 1.91\n");
-    expect(script, "\"ITL\" 0.8125 0.3 0.89\n"); /* 30 ms for 4 tokens, over 25 ms */
+    expect(script, "\"ITL\" 0.8125 0.3 0.8876\n"); /* 30 ms for 4 tokens, over 25 ms */
     expect(script, "\"tokens/verification\" 1.125 NaN 1.132\n");
     expect(script, "\"server-spec\" 2.5 5 0.5 2\n"); /* shares of 10 ms a token */
     expect(script, "$verifying << EOD\n0 5 NaN NaN NaN\n1 5 NaN NaN NaN\n2 5 4.4 4 4.8\nEOD\n");
     expect(script, "15 0.8125\n"); /* figure 11 */
     expect(script, "65 1.0498");   /* the paper's 44.47 over 42.36 ms */
+    expect(script, "$least << EOD\n5 0.2 NaN\n15 0.6 NaN\nEOD\n"); /* over 25 ms */
+    expect_none(script, "layer-split");
     expect_none(script, "figure 6");
     expect_none(script, "figure 10");
     expect_none(script, "figure 12");
@@ -152,6 +155,25 @@ static void test_devices(void **state)
     free(script);
 }
 
+/* In a report, under the names of our own figures. */
+static void test_paper(void **state)
+{
+    json_t *paper = ft_serving_paper_json(), *specedge = json_object_get(paper, "specedge");
+    assert_non_null(paper);
+    const json_t *itl = json_object_get(specedge, "itl_ratio");
+    assert_float_equal(json_number_value(json_object_get(specedge, "server_throughput_ratio")),
+                       2.22, 1e-9);
+    assert_float_equal(json_number_value(json_object_get(itl, "15")), 0.861, 1e-3);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(specedge, "chosen_depths"), "40")), 5);
+    assert_int_equal(ft_specedge_depth(40), 5);
+    assert_int_equal(ft_specedge_depth(41), 0);
+    const json_t *gain = json_object_get(json_object_get(paper, "wisp"), "predictor_goodput_gain");
+    assert_float_equal(json_number_value(json_object_get(gain, "16")), 0.3003, 1e-9);
+    assert_true(ft_wisp_predictor_gain(3) == 0);
+    json_decref(paper);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_batches_and_shapes),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_paper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
