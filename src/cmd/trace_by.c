@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/plot.h"
 #include "learn/trace_by.h"
@@ -81,14 +82,34 @@ static void print_feature(const ft_trace_by *by, ft_feature key)
     }
 }
 
+/* WISP figure 3: every feature's correlation, and the direction that the paper tells. */
+static void draw_correlations(const ft_trace_by *by, FILE *out)
+{
+    fprintf(
+        out,
+        "set xlabel ''\nset xrange [-0.5:%d.5]\nset yrange [-1.1:1.1]\nset key right bottom\nset style fill solid 0.4\n"
+        "set ylabel 'correlation with acceptance (WISP figure 3)'\nset boxwidth 0.6\n"
+        "plot '-' using 1:3:xtic(2) title 'ours' with boxes, "
+        "'-' using 1:2 title 'WISP: the direction' with points pointtype 7\n",
+        FT_FEATURES - 1);
+    for (int f = 0; f < FT_FEATURES; f++)
+        fprintf(out, "%d %s %g\n", f, feature_name[f],
+                isfinite(by->pearson[f]) ? by->pearson[f] : 0);
+    fprintf(out, "e\n");
+    for (int f = 0; f < FT_FEATURES; f++)
+        if (trend[f])
+            fprintf(out, "%d %d\n", f, strcmp(trend[f], "rises") == 0 ? 1 : -1);
+    fprintf(out, "e\n");
+}
+
 static ft_status plot_feature(const ft_trace_by *by, const ft_trace_by_opts *o, ft_error *err)
 {
-    ft_plot p = {.command = "trace", .path = o->plot, .width = 720, .height = 480};
+    ft_plot p = {.command = "trace", .path = o->plot, .width = 1200, .height = 480};
     ft_status status = open_plot(&p, err);
     if (status != FT_OK)
         return status;
     fprintf(p.gnuplot,
-            "set key left top\nset yrange [0:1]\nset xlabel '%s'\n"
+            "set multiplot layout 1,2\nset key left top\nset yrange [0:1]\nset xlabel '%s'\n"
             "set ylabel 'share of nodes accepted'\n"
             "plot '-' using 1:2:3:4 title '95 %%' with yerrorbars, "
             "'-' using 1:2 title 'acceptance, correlation %+.3f' with linespoints\n",
@@ -101,6 +122,8 @@ static ft_status plot_feature(const ft_trace_by *by, const ft_trace_by_opts *o, 
         }
         fprintf(p.gnuplot, "e\n");
     }
+    draw_correlations(by, p.gnuplot);
+    fprintf(p.gnuplot, "unset multiplot\n");
     return ft_plot_close(&p, err);
 }
 
