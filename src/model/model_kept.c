@@ -90,6 +90,16 @@ static ft_status load_packed(const ft_kept *from, uint64_t key, const char *path
     return st;
 }
 
+/* The file was used. The folder may be larger than it may be now: the bound may have been another
+ * when its files were made. */
+static void keep_bound(const ft_pack_cache *cache, const char *path)
+{
+    ft_error err = {0};
+    ft_pack_cache_touch(path);
+    if (ft_pack_cache_make_room(cache, 0, &err) != FT_OK)
+        FT_LOGW("model", "packed weights' folder is not bounded why=\"%s\"", err.message);
+}
+
 static ft_model *load_if_there(const ft_kept *kept, uint64_t key)
 {
     char *path = ft_pack_cache_path(kept->opts->cache, key);
@@ -97,7 +107,7 @@ static ft_model *load_if_there(const ft_kept *kept, uint64_t key)
     ft_error err = {0};
     ft_status st = path ? load_packed(kept, key, path, &err, &model) : FT_NOMEM;
     if (st == FT_OK)
-        ft_pack_cache_touch(path);
+        keep_bound(kept->opts->cache, path);
     else if (st != FT_NOT_FOUND && st != FT_NOMEM)
         FT_LOGW("model", "kept packed weights are made anew why=\"%s\"", err.message);
     free(path);

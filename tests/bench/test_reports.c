@@ -341,6 +341,28 @@ static void add_probe(ft_bench_capacity_report *r, ft_bench_capacity_way way, do
     ft_capacity_beside_saw(r, way, &p);
 }
 
+/* The plots have the bound: so many devices of the second class. */
+static void check_plots(const ft_bench_capacity_report *r, double devices)
+{
+    ft_knee knee = {.n_classes = 2};
+    ft_capacity_beside_knee(r, &knee);
+    assert_float_equal(knee.bound[1], devices, 1e-6);
+    assert_true(knee.bound[2] > 0 && knee.bound[0] > knee.bound[1]);
+    char *script = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&script, &n);
+    assert_non_null(to);
+    ft_bench_capacity_script(r, to);
+    fclose(to);
+    assert_non_null(strstr(script, "$way0 << EOD\n2 0\n8 6\nEOD\n"));
+    assert_non_null(strstr(script, "$paper << EOD\n2 0\n8 8.39024\nEOD\n")); /* 4 devices */
+    char line[64];
+    snprintf(line, sizeof line, "8 %g\nEOD\n", devices);
+    assert_non_null(strstr(strstr(script, "$bound"), line));
+    assert_null(strstr(script, "$way2"));
+    free(script);
+}
+
 /* Beside a ratio: the bound by what passes took, and the paper's number. */
 static void test_beside_a_ratio(void **state)
 {
@@ -382,10 +404,6 @@ static void test_beside_a_ratio(void **state)
         json_object_get(json_object_get(json_object_get(bound, "by_class"), "8"), "most_over");
     assert_float_equal(at(most, "centralized", NULL, NULL), drafts / 2.5 / 0.002 / 4, 1e-6);
     assert_int_equal(json_object_size(most), 1); /* no other way was measured */
-    ft_knee knee = {.n_classes = 2};
-    ft_capacity_beside_knee(&r, &knee);
-    assert_float_equal(knee.bound[1], drafts / 2.5 / 0.002, 1e-6);
-    assert_true(knee.bound[2] > 0 && knee.bound[0] > knee.bound[1]);
     assert_true(at(bound, "by_class", "mixed", "ratio") > 1.6);
     expect(at(out, "ratio", "centralized", "8"), 1.5);
     expect(at(out, "goodput_ratio", "centralized", "8"), 1.5);
@@ -393,19 +411,7 @@ static void test_beside_a_ratio(void **state)
     expect(at(out, "paper", "sled", "2"), 164.0 / 83);
     expect(at(out, "paper", "sled", "mixed"), 631.86 / 170.82);
     json_decref(out);
-    char *script = NULL;
-    size_t n = 0;
-    FILE *to = open_memstream(&script, &n);
-    assert_non_null(to);
-    ft_bench_capacity_script(&r, to);
-    fclose(to);
-    assert_non_null(strstr(script, "$way0 << EOD\n2 0\n8 6\nEOD\n"));
-    assert_non_null(strstr(script, "$paper << EOD\n2 0\n8 8.39024\nEOD\n")); /* 4 devices */
-    char line[64];
-    snprintf(line, sizeof line, "8 %g\nEOD\n", drafts / 2.5 / 0.002);
-    assert_non_null(strstr(strstr(script, "$bound"), line));
-    assert_null(strstr(script, "$way2"));
-    free(script);
+    check_plots(&r, drafts / 2.5 / 0.002);
     json_decref(r.probes);
 }
 

@@ -575,6 +575,12 @@ static void test_least_used(void **state)
     p.model = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .tied = true, .seed = 9});
     load_the_same(&p);
     assert_false(has_file(&p, 7));
+    put_file(&p, 8, 1000, 500);
+    load_the_same(&p); /* nothing is made, and the bound is kept all the same */
+    assert_true(has_file(&p, 8));
+    p.cache.max_bytes = (uint64_t)info.st_size;
+    load_the_same(&p);
+    assert_false(has_file(&p, 8));
     unlink(kept);
     free(kept);
     remove_place(&p);
