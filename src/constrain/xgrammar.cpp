@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -94,8 +95,54 @@ struct mark {
     int32_t token;
 };
 
+/* XGrammar's view of the tokens, and of as many without a text. It is made by the first compilation:
+ * that takes some 30 ms, and most processes never see a constraint. */
+class views
+{
+  public:
+    views(std::vector<std::string> pieces, std::vector<int32_t> ends)
+        : pieces_(std::move(pieces)), ends_(std::move(ends))
+    {
+    }
+
+    const xgrammar::TokenizerInfo &tokens() const
+    {
+        make();
+        return *tokens_;
+    }
+
+    const xgrammar::TokenizerInfo &none() const
+    {
+        make();
+        return *none_;
+    }
+
+  private:
+    /* If this throws, the next caller tries again. */
+    void make() const
+    {
+        std::call_once(made_, [this] {
+            const size_t n = pieces_.size();
+            none_.emplace(std::vector<std::string>(n));
+            tokens_.emplace(pieces_, xgrammar::VocabType::RAW, (int)n, ends_);
+            std::vector<std::string>().swap(pieces_);
+        });
+    }
+
+    mutable std::once_flag made_;
+    mutable std::vector<std::string> pieces_; /* until the views are made */
+    std::vector<int32_t> ends_;
+    mutable std::optional<xgrammar::TokenizerInfo> tokens_, none_;
+};
+
 struct ft_constrain_vocab {
-    xgrammar::TokenizerInfo tokens, none;
+    ft_constrain_vocab(std::vector<std::string> pieces, const std::vector<int32_t> &ends,
+                       std::vector<mark> of_calls)
+        : by_xgrammar(std::move(pieces), ends), end(ends.front()), marks(std::move(of_calls))
+    {
+    }
+
+    views by_xgrammar;
     int32_t end;
     std::vector<mark> marks;
 };
@@ -146,9 +193,7 @@ ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error 
         else if (ends.empty())
             status = ft_error_set(err, FT_INVALID, "constraint: no token ends a text");
         else
-            *out = new ft_constrain_vocab{
-                xgrammar::TokenizerInfo(pieces, xgrammar::VocabType::RAW, (int)tokens->n, ends),
-                xgrammar::TokenizerInfo(std::vector<std::string>(tokens->n)), ends.front(), marks};
+            *out = new ft_constrain_vocab(std::move(pieces), ends, marks);
     } catch (const std::bad_alloc &) {
         status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
     } catch (const std::exception &e) {
@@ -289,14 +334,14 @@ static ft_status compile(const ft_constrain_vocab *vocab, const ft_constraint *c
     const xgrammar::Grammar grammar = read(vocab, c);
     if (!compiling->warning.empty())
         return refuse(err, compiling->warning.c_str());
-    xgrammar::GrammarCompiler shape(vocab->none, 1, false);
+    xgrammar::GrammarCompiler shape(vocab->by_xgrammar.none(), 1, false);
     const size_t kb = shape.CompileGrammar(grammar).MemorySizeBytes() / 1024;
     const size_t most = compiling->grammars * FT_CONSTRAINT_MAX_GRAMMAR_BYTES / 1024;
     if (kb > most)
         return ft_error_set(err, FT_INVALID,
                             "constraint: its states take %zu KB, at most %zu: make it smaller", kb,
                             most);
-    xgrammar::GrammarCompiler compiler(vocab->tokens, 1, false);
+    xgrammar::GrammarCompiler compiler(vocab->by_xgrammar.tokens(), 1, false);
     *out = new ft_grammar{compiler.CompileGrammar(grammar), vocab->end, {1}};
     return FT_OK;
 }

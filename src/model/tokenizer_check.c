@@ -4,6 +4,7 @@
 // thread.
 #include "model/tokenizer_check.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +17,31 @@ enum {
 
 typedef struct token_ref {
     const char
-        *text; /* "" stands for libllama's own name for an empty token, which has its index */
+        *text;      /* "" stands for libllama's own name for an empty token, which has its index */
+    uint64_t first; /* its first bytes as a number: most texts differ in these */
     size_t index;
 } token_ref;
 
+static token_ref ref_of(const char *text, size_t index)
+{
+    token_ref ref = {.text = text, .index = index};
+    for (size_t i = 0, ended = 0; i < sizeof ref.first; i++) {
+        ended = ended || !text[i];
+        ref.first = ref.first << 8 | (ended ? 0 : (uint8_t)text[i]);
+    }
+    return ref;
+}
+
+/* In the order of strcmp. */
 static int compare_refs(const void *a, const void *b)
 {
-    return strcmp(((const token_ref *)a)->text, ((const token_ref *)b)->text);
+    const token_ref *x = a, *y = b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : strcmp(x->text, y->text);
 }
 
 static bool has_token(const token_ref *sorted, size_t n, const char *text)
 {
-    token_ref key = {.text = text};
+    const token_ref key = ref_of(text, 0);
     return bsearch(&key, sorted, n, sizeof *sorted, compare_refs) != NULL;
 }
 
@@ -78,7 +92,7 @@ static size_t check_tokens(ft_gguf *gguf, bool need_bytes)
         return 0;
     }
     for (size_t i = 0; i < n; i++)
-        refs[i] = (token_ref){gguf_get_arr_str(gguf->ctx, array.id, i), i};
+        refs[i] = ref_of(gguf_get_arr_str(gguf->ctx, array.id, i), i);
     check_texts(gguf, refs, n);
     if (need_bytes && gguf->st == FT_OK)
         check_bytes(gguf, refs, n);
