@@ -359,13 +359,15 @@ static void test_bad_vocabularies(void **state)
         const char *from, *to, *says;
     } cases[] = {
         {"zz", "ab", "same text"},
+        {"longer-two", "longer-one", "same text"},
         {"gpt2", "bert", "'bert'"},
         {"tokenizer.ggml.merges", "tokenizer.ggml.mergez", "merges' is missing"},
         {"tokenizer.ggml.tokens", "tokenizer.ggml.tokenz", "tokens' is missing"},
         {"smollm", "strang", "refuses"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tiny_gguf_opts opts = {.n_vocab = 1000, .type = GGML_TYPE_Q4_0};
+        static const char *const longer[] = {"<|longer-one|>", "<|longer-two|>", NULL};
+        tiny_gguf_opts opts = {.n_vocab = 1000, .type = GGML_TYPE_Q4_0, .control = longer};
         bytes b = tiny(&opts);
         char *path = tiny_temp_path();
         ft_error err = {0};
