@@ -246,7 +246,7 @@ static void print_most(FILE *out, const ft_bench_capacity_report *report, const 
     ft_capacity_times times;
     if (!ft_capacity_beside_times(report, &times))
         return;
-    fprintf(out, "wisp by these times at most, over what was measured of\n");
+    const char *head = "wisp by these times at most, over what was measured of\n";
     for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++) {
         double most[FT_SLO_CLASSES + 1];
         char label[32];
@@ -256,8 +256,10 @@ static void print_most(FILE *out, const ft_bench_capacity_report *report, const 
             most[i] = most_over(report, ft_capacity_beside_bound(report, &times, class[i]).drafts,
                                 way, class[i]);
         snprintf(label, sizeof label, "/ %s", ft_bench_capacity_way_name[way]);
+        fputs(head, out);
         print_row(out, label, most, n);
         fputc('\n', out);
+        head = "";
     }
 }
 

@@ -207,7 +207,7 @@ static void draw_class(const ft_knee *k, size_t class, FILE *out)
         fprintf(out, "set title 'classes mixed: the worst class");
     else
         fprintf(out, "set title 'all devices at %g tokens/s", k->speed[class]);
-    fprintf(out, " (vertical: the search; points: the paper)'\n");
+    fprintf(out, " (vertical, coloured: the search; points: the paper)'\n");
     for (size_t way = 0; way < k->n_ways; way++)
         if (k->curve[way][class].capacity > 0)
             fprintf(out,

@@ -23,7 +23,7 @@ typedef struct ft_knee {
     /* By way, and by class; at n_classes: classes mixed. Without points: not known. */
     ft_sim_curve curve[FT_KNEE_WAYS][FT_SIM_CLASSES + 1];
     double paper[FT_KNEE_WAYS][FT_SIM_CLASSES]; /* the paper's capacity; 0: it has none */
-    double bound[FT_SIM_CLASSES + 1]; /* devices that any way can hold at most; 0: not known */
+    double bound[FT_SIM_CLASSES + 1];           /* most devices of any way; 0: not known */
     const char *plane_way;                      /* the plane is of; NULL: there is none */
     ft_sim_plane plane;
 } ft_knee;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's bounds, measured on as many threads as the comparison uses. Every thread runs its
 // part between two barriers. A run counts from the first thread's start to the last one's end. The
-// best run counts, since disturbances only make a run slower. Each thread stays on a core of its
-// own. Otherwise the system may wake two threads on one core, in all runs, and the rates are half.
+// best run counts, since disturbances only make a run slower. Each thread is bound to a CPU
+// of its own. Otherwise the system may wake two threads on one CPU in all runs, and the rates are
+// half.
 #include "bench/machine.h"
 
 #include <pthread.h>
@@ -42,18 +43,18 @@ static uint64_t read_words(const uint64_t *at, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
-/* Binds the calling thread to the core with that number among those that it may use. Without the
- * system's leave, it stays free. */
-static void stay_on_core(int ith)
+/* Binds the calling thread to CPU number `ith` of those that it may use. If the system refuses, the
+ * thread is not bound. */
+static void stay_on_cpu(int ith)
 {
     cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0)
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 1)
         return;
-    int left = ith % CPU_COUNT(&all), core = 0;
-    while (!CPU_ISSET(core, &all) || left-- > 0)
-        core++;
+    int left = ith % CPU_COUNT(&all), cpu = 0;
+    while (!CPU_ISSET(cpu, &all) || left-- > 0)
+        cpu++;
     CPU_ZERO(&one);
-    CPU_SET(core, &one);
+    CPU_SET(cpu, &one);
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
@@ -61,7 +62,7 @@ static void *work(void *arg)
 {
     worker *w = arg;
     probe *p = w->probe;
-    stay_on_core(w->ith);
+    stay_on_cpu(w->ith);
     pthread_mutex_lock(&p->gate);
     bool failed = p->failed;
     pthread_mutex_unlock(&p->gate);

@@ -12,7 +12,7 @@
 #define FT_SPECEDGE_COST       1.91
 #define FT_SPECEDGE_ITL        0.8876 /* 11.24 % less */
 #define FT_SPECEDGE_PER_VERIFY 1.132
-/* The server's time for a token, over that server's: figure 7. */
+/* The server's time for a token, over server-spec's: figure 7. */
 #define FT_SPECEDGE_TIME_LEAST 0.5
 #define FT_SPECEDGE_TIME_MOST  0.6
 /* ITL in ms by round-trip time: figure 11. */

@@ -113,7 +113,7 @@ static void draw_headline(const drawing *d)
             least_itl(cell_of(r, "edge+pipeline", d->rtt), "0") /
                 number(cell_of(r, "server-spec", d->rtt), "itl_ms", "mean", NULL),
             FT_SPECEDGE_ITL);
-    /* times do not bound it */
+    /* No bound: a run's times do not limit this figure. */
     fprintf(d->out, "\"tokens/verification\" %g NaN %g\nEOD\n",
             1 + number(json_object_get(r, "tokens_per_verify_gain"), "over_server_spec",
                        "edge+pipeline", d->rtt),

@@ -87,14 +87,16 @@ static void draw_correlations(const ft_trace_by *by, FILE *out)
 {
     fprintf(out,
             "set xlabel ''\nset xrange [-0.5:%d.5]\nset yrange [-1.1:1.1]\n"
-            "set key right bottom\nset style fill solid 0.4\n"
-            "set ylabel 'correlation with acceptance (WISP figure 3)'\nset boxwidth 0.6\n"
-            "plot '-' using 1:3:xtic(2) title 'ours' with boxes, "
-            "'-' using 1:2 title 'WISP: the direction' with points pointtype 7\n",
+            "set key below\nset style fill solid 0.4\nset boxwidth 0.6\n"
+            "set ylabel 'correlation with acceptance (WISP figure 3)'\nset xtics (",
             FT_FEATURES - 1);
     for (int f = 0; f < FT_FEATURES; f++)
-        fprintf(out, "%d %s %g\n", f, feature_name[f],
-                isfinite(by->pearson[f]) ? by->pearson[f] : 0);
+        fprintf(out, "%s'%s' %d", f ? ", " : "", feature_name[f], f);
+    fprintf(out, ")\nplot '-' using 1:2 title 'ours' with boxes, "
+                 "'-' using 1:2 title 'WISP: the direction' with points pointtype 7\n");
+    for (int f = 0; f < FT_FEATURES; f++)
+        if (isfinite(by->pearson[f]))
+            fprintf(out, "%d %g\n", f, by->pearson[f]);
     fprintf(out, "e\n");
     for (int f = 0; f < FT_FEATURES; f++)
         if (trend[f])

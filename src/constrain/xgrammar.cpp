@@ -95,8 +95,13 @@ struct mark {
     int32_t token;
 };
 
-/* XGrammar's view of the tokens, and of as many without a text. It is made by the first compilation:
- * that takes some 30 ms, and most processes never see a constraint. */
+/* XGrammar does not take the tokens. */
+struct bad_vocabulary : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/* XGrammar's view of the tokens, and of as many without a text. The first compilation makes it.
+ * That takes some 30 ms, and most processes never see a constraint. */
 class views
 {
   public:
@@ -121,15 +126,22 @@ class views
     /* If this throws, the next caller tries again. */
     void make() const
     {
-        std::call_once(made_, [this] {
+        const std::lock_guard<std::mutex> one(mutex_);
+        if (tokens_)
+            return;
+        try {
             const size_t n = pieces_.size();
             none_.emplace(std::vector<std::string>(n));
             tokens_.emplace(pieces_, xgrammar::VocabType::RAW, (int)n, ends_);
             std::vector<std::string>().swap(pieces_);
-        });
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const std::exception &e) {
+            throw bad_vocabulary(e.what());
+        }
     }
 
-    mutable std::once_flag made_;
+    mutable std::mutex mutex_;
     mutable std::vector<std::string> pieces_; /* until the views are made */
     std::vector<int32_t> ends_;
     mutable std::optional<xgrammar::TokenizerInfo> tokens_, none_;
@@ -363,6 +375,8 @@ ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constrain
                               "constraint: it takes too long to compile: make it smaller");
     } catch (const std::bad_alloc &) {
         status = ft_error_set(err, FT_NOMEM, "constraint: out of memory");
+    } catch (const bad_vocabulary &e) {
+        status = ft_error_set(err, FT_INTERNAL, "constraint: vocabulary: %s", e.what());
     } catch (const std::exception &e) {
         status = refuse(err, e.what());
     } catch (...) {

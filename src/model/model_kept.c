@@ -90,8 +90,7 @@ static ft_status load_packed(const ft_kept *from, uint64_t key, const char *path
     return st;
 }
 
-/* The file was used. The folder may be larger than it may be now: the bound may have been another
- * when its files were made. */
+/* The file was used. The folder's bound may be lower now than when its files were made. */
 static void keep_bound(const ft_pack_cache *cache, const char *path)
 {
     ft_error err = {0};

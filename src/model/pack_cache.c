@@ -101,12 +101,12 @@ static uint64_t free_bytes(const char *folder)
     return statvfs(folder, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
 }
 
-/* How many of the oldest files must go. */
-static size_t count_old(const list *l, uint64_t most, uint64_t *freed)
+/* How many of the oldest files must go, of the first `may`. */
+static size_t count_old(const list *l, size_t may, uint64_t most, uint64_t *freed)
 {
     size_t n = 0;
     *freed = 0;
-    while (n < l->n && l->bytes - *freed > most)
+    while (n < may && l->bytes - *freed > most)
         *freed += l->file[n++].bytes;
     return n;
 }
@@ -131,7 +131,8 @@ ft_status ft_pack_cache_make_room(const ft_pack_cache *cache, uint64_t bytes, ft
     if (st == FT_OK) {
         if (l.n > 0)
             qsort(l.file, l.n, sizeof *l.file, by_use);
-        const size_t n = count_old(&l, cache->max_bytes - bytes, &freed);
+        const size_t may = bytes || l.n == 0 ? l.n : l.n - 1;
+        const size_t n = count_old(&l, may, cache->max_bytes - bytes, &freed);
         const uint64_t left = free_bytes(cache->folder);
         if (left < UINT64_MAX - freed && (left + freed) / 2 < bytes)
             st = ft_error_set(err, FT_EXHAUSTED,

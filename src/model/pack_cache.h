@@ -22,9 +22,9 @@ char *ft_pack_cache_path(const ft_pack_cache *cache, uint64_t key);
 /* The file was used now. */
 void ft_pack_cache_touch(const char *path);
 
-/* Makes room for a new file (of 0 bytes: for none, so that the folder is within its bound): deletes
- * those that were used longest ago. FT_EXHAUSTED, and nothing is
- * deleted: it is larger than the folder may be, or would leave less of the disk free than it takes
+/* Makes room for a new file: deletes those that were used longest ago. bytes 0: there is no new
+ * file, and the one that was used last stays, however large. FT_EXHAUSTED, and nothing is deleted:
+ * the file is larger than the folder may be, or would leave less of the disk free than it takes
  * itself. FT_IO: the folder cannot be read. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_pack_cache_make_room(const ft_pack_cache *cache, uint64_t bytes,
                                                  ft_error *err);

@@ -581,6 +581,9 @@ static void test_least_used(void **state)
     p.cache.max_bytes = (uint64_t)info.st_size;
     load_the_same(&p);
     assert_false(has_file(&p, 8));
+    p.cache.max_bytes = 1; /* the file in use stays all the same */
+    load_the_same(&p);
+    assert_int_equal(for_files(p.folder, NULL), 1);
     unlink(kept);
     free(kept);
     remove_place(&p);
