@@ -6,49 +6,40 @@
 
 #include "base/num.h"
 
-static const struct {
-    int rtt_ms, depth;
-} depths[] = {{15, 7}, {40, 5}, {50, 4}};
+typedef struct entry {
+    int key;
+    double value;
+} entry;
 
-static const struct {
-    int devices;
-    double gain;
-} gains[] = {{2, 0.2045}, {4, 0.2514}, {8, 0.2549}, {16, 0.3003}};
+/* By round-trip time in ms; by the number of devices. */
+static const entry depths[] = {{15, 7}, {40, 5}, {50, 4}};
+static const entry gains[] = {{2, 0.2045}, {4, 0.2514}, {8, 0.2549}, {16, 0.3003}};
+
+static double value_of(const entry *entries, size_t n, double key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (key == entries[i].key)
+            return entries[i].value;
+    return 0;
+}
 
 int ft_specedge_depth(double rtt_ms)
 {
-    for (size_t i = 0; i < FT_COUNT(depths); i++)
-        if (rtt_ms == depths[i].rtt_ms)
-            return depths[i].depth;
-    return 0;
+    return (int)value_of(depths, FT_COUNT(depths), rtt_ms);
 }
 
 double ft_wisp_predictor_gain(double devices)
 {
-    for (size_t i = 0; i < FT_COUNT(gains); i++)
-        if (devices == gains[i].devices)
-            return gains[i].gain;
-    return 0;
+    return value_of(gains, FT_COUNT(gains), devices);
 }
 
-static json_t *depths_json(void)
+static json_t *table_json(const entry *entries, size_t n)
 {
     json_t *out = json_object();
-    for (size_t i = 0; i < FT_COUNT(depths); i++) {
+    for (size_t i = 0; i < n; i++) {
         char name[16];
-        snprintf(name, sizeof name, "%d", depths[i].rtt_ms);
-        json_object_set_new(out, name, json_integer(depths[i].depth));
-    }
-    return out;
-}
-
-static json_t *gains_json(void)
-{
-    json_t *out = json_object();
-    for (size_t i = 0; i < FT_COUNT(gains); i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%d", gains[i].devices);
-        json_object_set_new(out, name, json_real(gains[i].gain));
+        snprintf(name, sizeof name, "%d", entries[i].key);
+        json_object_set_new(out, name, json_real(entries[i].value));
     }
     return out;
 }
@@ -66,7 +57,7 @@ static json_t *specedge_json(void)
         FT_SPECEDGE_SPLIT_50_MS / FT_SPECEDGE_50_MS, "tokens_per_verify_gain",
         FT_SPECEDGE_PER_VERIFY - 1, "server_time_saved", 1 - FT_SPECEDGE_TIME_MOST,
         1 - FT_SPECEDGE_TIME_LEAST, "speedup", FT_SPECEDGE_SPEEDUP_LEAST, FT_SPECEDGE_SPEEDUP_MOST,
-        "chosen_depths", depths_json(), "chains", "server_throughput_ratio",
+        "chosen_depths", table_json(depths, FT_COUNT(depths)), "chains", "server_throughput_ratio",
         FT_SPECEDGE_CHAIN_THROUGHPUT, "cost_efficiency_ratio", FT_SPECEDGE_CHAIN_COST);
 }
 
@@ -74,5 +65,5 @@ json_t *ft_serving_paper_json(void)
 {
     return json_pack("{s:o, s:{s:[f, f], s:o}}", "specedge", specedge_json(), "wisp",
                      "predictor_acceptance_gain", 0.34, 0.54, "predictor_goodput_gain",
-                     gains_json());
+                     table_json(gains, FT_COUNT(gains)));
 }

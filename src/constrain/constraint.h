@@ -29,8 +29,8 @@ bool ft_constrain_available(void);
 
 /* ---- compiling ---- */
 
-/* The tokens of a model. Immutable; any thread. The first compilation takes some 30 ms longer, as it
- * makes what XGrammar needs of them. */
+/* The tokens of a model. Immutable; any thread. The first compilation makes what XGrammar needs of
+ * them, and takes some 30 ms longer. */
 typedef struct ft_constrain_vocab ft_constrain_vocab;
 /* A compiled constraint. Immutable; any thread. Reference-counted. */
 typedef struct ft_grammar ft_grammar;

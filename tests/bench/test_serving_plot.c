@@ -164,8 +164,8 @@ static void test_paper(void **state)
     assert_float_equal(json_number_value(json_object_get(specedge, "server_throughput_ratio")),
                        2.22, 1e-9);
     assert_float_equal(json_number_value(json_object_get(itl, "15")), 0.861, 1e-3);
-    assert_int_equal(
-        json_integer_value(json_object_get(json_object_get(specedge, "chosen_depths"), "40")), 5);
+    const json_t *depths = json_object_get(specedge, "chosen_depths");
+    assert_float_equal(json_number_value(json_object_get(depths, "40")), 5, 1e-9);
     assert_int_equal(ft_specedge_depth(40), 5);
     assert_int_equal(ft_specedge_depth(41), 0);
     const json_t *gain = json_object_get(json_object_get(paper, "wisp"), "predictor_goodput_gain");
