@@ -217,35 +217,33 @@ static void print_paper(FILE *out, const ft_bench_capacity_report *report, const
     }
 }
 
-static void print_bounds(FILE *out, const ft_bench_capacity_report *report, const uint32_t class[],
-                         uint32_t n)
+/* Sets devices[i] to the bound of class[i] in devices. */
+static void print_bounds(FILE *out, const ft_bench_capacity_report *report,
+                         const ft_capacity_times *times, const uint32_t class[], uint32_t n,
+                         double devices[FT_SLO_CLASSES + 1])
 {
     double ratio[FT_SLO_CLASSES + 1], perfect[FT_SLO_CLASSES + 1];
-    ft_capacity_times times, all;
-    if (!ft_capacity_beside_times(report, &times))
-        return;
-    all = times;
+    ft_capacity_times all = *times;
     all.chance = 1;
     for (uint32_t i = 0; i < n; i++) {
-        ratio[i] = ft_capacity_beside_bound(report, &times, class[i]).ratio;
+        const ft_capacity_bound b = ft_capacity_beside_bound(report, times, class[i]);
+        ratio[i] = b.ratio;
+        devices[i] = b.drafts;
         perfect[i] = ft_capacity_beside_bound(report, &all, class[i]).ratio;
     }
     fprintf(out,
             "bound over centralized: a pass takes %.2f ms, %.2f ms a text, and a drafted token "
             "%.2f of that\n",
-            1e3 * times.pass_s, 1e3 * times.row_s, times.drafted);
+            1e3 * times->pass_s, 1e3 * times->row_s, times->drafted);
     print_row(out, "", ratio, n);
-    fprintf(out, "   (a drafted token is accepted with chance %.2f)\n", times.chance);
+    fprintf(out, "   (a drafted token is accepted with chance %.2f)\n", times->chance);
     print_row(out, "", perfect, n);
     fprintf(out, "   (with chance 1)\n");
 }
 
 static void print_most(FILE *out, const ft_bench_capacity_report *report, const uint32_t class[],
-                       uint32_t n)
+                       uint32_t n, const double devices[])
 {
-    ft_capacity_times times;
-    if (!ft_capacity_beside_times(report, &times))
-        return;
     const char *head = "wisp by these times at most, over what was measured of\n";
     for (int way = FT_BENCH_CAPACITY_WISP + 1; way < FT_BENCH_CAPACITY_WAYS; way++) {
         double most[FT_SLO_CLASSES + 1];
@@ -253,8 +251,7 @@ static void print_most(FILE *out, const ft_bench_capacity_report *report, const 
         if (!report->way[way])
             continue;
         for (uint32_t i = 0; i < n; i++)
-            most[i] = most_over(report, ft_capacity_beside_bound(report, &times, class[i]).drafts,
-                                way, class[i]);
+            most[i] = most_over(report, devices[i], way, class[i]);
         snprintf(label, sizeof label, "/ %s", ft_bench_capacity_way_name[way]);
         fputs(head, out);
         print_row(out, label, most, n);
@@ -266,10 +263,14 @@ static void print_most(FILE *out, const ft_bench_capacity_report *report, const 
 void ft_capacity_beside_print(const ft_bench_capacity_report *report, FILE *out)
 {
     uint32_t class[FT_SLO_CLASSES + 1];
+    double devices[FT_SLO_CLASSES + 1];
+    ft_capacity_times times;
     const uint32_t n = classes_of(report, class);
     if (!report->way[FT_BENCH_CAPACITY_WISP])
         return;
     print_paper(out, report, class, n);
-    print_bounds(out, report, class, n);
-    print_most(out, report, class, n);
+    if (!ft_capacity_beside_times(report, &times))
+        return;
+    print_bounds(out, report, &times, class, n, devices);
+    print_most(out, report, class, n, devices);
 }
