@@ -24,6 +24,7 @@ POINTS = 5.0  # of the hit rate, that two servers may be below one
 PEOPLE, TOKENS = 8, 48
 KILLS = {False: 2, True: 20}
 LONG_S, PROBE_TOKENS = 12, 128  # the seconds of a text that is told alone
+LONG_PROMPT_TOKENS = 64  # its prompt with the chat template has fewer
 SILENT_S = {"envoy": 17, "nginx": 62, "haproxy": 52}  # above 15 s, 60 s and the usual 50 s
 READ_PROMPT = "The keeper of the light reads the book of the storm again and again, and writes. " * 180
 READ_MARGIN = 1.3  # more prompts than it takes
@@ -179,13 +180,16 @@ class Load:
 class Long:
     """An API text that takes longer than the delay of a shutdown, and less than the delay and serve's --drain-s together.
     Under load it takes longer than alone. But a server that is told to end soon has no other text. So the constructor, before
-    there is load, measures how many tokens take LONG_S."""
+    there is load, measures how many tokens take LONG_S. A fast machine fills the context sooner: the text ends there."""
 
     def __init__(self, fleet):
         self.fleet = fleet
         began = time.monotonic()
-        self._ask(PROBE_TOKENS)
-        self.tokens = int(LONG_S * PROBE_TOKENS / (time.monotonic() - began))
+        text, error = self._ask(PROBE_TOKENS)
+        if error or not text:
+            raise RuntimeError(f"the first text: {error or 'empty'}")
+        tokens = int(LONG_S * PROBE_TOKENS / (time.monotonic() - began))
+        self.tokens = min(tokens, int(f.CONTEXT) - LONG_PROMPT_TOKENS)
 
     def begin(self):
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -201,7 +205,9 @@ class Long:
         self.ended = time.monotonic()
 
     def _server(self):
-        """Which server tells it, as the logs say; as a tuple, which is never false."""
+        """Which server tells it, as the logs say: empty before it begins."""
+        if not self.thread.is_alive():
+            raise RuntimeError(f"the long text of {self.tokens} tokens ended at once: {self.error}")
         opened = re.compile(rf"opened prompt_tok=\d+ max_tok={self.tokens} ")
         at = [i for i, server in enumerate(self.fleet.servers) if opened.search(server.said())]
         return tuple(at)
