@@ -94,7 +94,7 @@ static void start_pass(ft_ablate_world *w, int64_t at_us)
         }
     }
     if (w->how->server.prices)
-        w->session.price = ft_price_row(&w->engine.cost, &plain, n);
+        w->session.price = ft_price_row(&w->engine.cost, &plain, n, &(ft_price_speed){0});
     double us = (double)ft_cost_predict(&w->engine.cost, &w->engine.shape) * slow(w, at_us);
     if (w->how->server.kink_rows > 0 && w->engine.shape.rows > w->how->server.kink_rows)
         us *= w->how->server.kink;

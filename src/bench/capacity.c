@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "base/num.h"
 #include "bench/capacity_beside.h"
@@ -25,6 +26,7 @@
 #define GUESS          0.8  /* first guess, of the rate while learning: promises cost something */
 #define ENOUGH         0.95 /* of a probe's tokens: texts are not all equally fast */
 #define DRAFT_TEXTS    64   /* that the draft model's memory holds at once */
+#define RECOVERS_S     30.0 /* three times what a refusing server needs to forget most of it */
 #define PLANE_EIGHTHS  9    /* of the capacity: devices whose rounds are drawn */
 
 /* Numbers of devices of a sweep, in eighths of the capacity. Finer steps differ by chance. */
@@ -40,6 +42,7 @@ typedef struct capacity {
     double tokens_per_busy_s[FT_BENCH_CAPACITY_WAYS]; /* while it learned */
     ft_bench_crowd_class classes[FT_SLO_CLASSES];
     ft_bench_capacity_report report;
+    double recovered_s[FT_BENCH_CAPACITY_WAYS]; /* the server promises again; 0: it does */
     int core;
     double began_s;
 } capacity;
@@ -207,6 +210,15 @@ typedef struct trial {
     ft_bench_crowd_rounds *rounds; /* NULL: not wanted */
 } trial;
 
+/* A server that has missed promises gives no new ones for a while (sched/admit.h). That is a cost
+ * of the probe before, not of this number of devices. */
+static void wait_until_recovered(capacity *x, int w)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    while (ft_bench_now_s() < x->recovered_s[w] && !(x->o->stop && x->o->stop()))
+        nanosleep(&pause, NULL);
+}
+
 static ft_status probe(capacity *x, const trial *t, ft_error *err, ft_bench_capacity_probe *out)
 {
     const uint32_t class = t->class, n = t->n;
@@ -226,10 +238,13 @@ static ft_status probe(capacity *x, const trial *t, ft_error *err, ft_bench_capa
         fmax(o.measure_s, fmin(TEXTS_ENOUGH * o.n_classes * text_s / n, LONGEST * probe_s));
     double texts = n * o.measure_s / text_s;
     o.slow_most = t->whole ? 0 : 2 + (uint32_t)(3 * x->o->search.epsilon * texts);
+    wait_until_recovered(x, t->w);
     ft_status status = ft_bench_crowd_run(&o, err, &r);
     ft_bench_capacity_report one = x->report; /* of these classes */
     one.n_classes = o.n_classes;
     *out = ft_bench_capacity_probe_of(&one, n, &r);
+    if (ways[t->w].ask && out->slow_texts > 0)
+        x->recovered_s[t->w] = ft_bench_now_s() + RECOVERS_S;
     return status;
 }
 

@@ -37,9 +37,7 @@ static ft_msg_open open_msg(const ft_gen *gen)
                                      .min_p = s->min_p,
                                      .top_k = (uint32_t)s->top_k,
                                      .seed = s->seed},
-                        .slo_tokens_per_s = r->slo_tokens_per_s > 0
-                                                ? r->slo_tokens_per_s
-                                                : gen->edge->how.slo_tokens_per_s,
+                        .slo_tokens_per_s = ft_gen_speed(gen),
                         .rule = gen->rule.rule->id,
                         .prompt = gen->text.id,
                         .n_prompt = (uint32_t)gen->text.n,

@@ -98,6 +98,12 @@ static uint64_t prefix_of(const ft_gen_request *r)
                      : ft_fnv64(FT_FNV64_INIT, r->prompt, r->n_prompt * sizeof *r->prompt);
 }
 
+float ft_gen_speed(const ft_gen *gen)
+{
+    const float asked = gen->request->slo_tokens_per_s;
+    return asked > 0 ? asked : gen->edge->how.slo_tokens_per_s;
+}
+
 static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_learnt *learnt,
                             ft_error *err)
 {
@@ -119,7 +125,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                            .predictor_if_pays = edge->how.predictor_if_pays,
                            .policy = edge->how.policy,
                            .drafts = ft_drafting_can(drafting),
-                           .at_once = ft_drafting_at_once(drafting)};
+                           .at_once = ft_drafting_at_once(drafting),
+                           .promised_tokens_per_s = ft_gen_speed(gen)};
     if (drafting->lookup.n_ctx > 0)
         steer.draft.predictor = NULL; /* it knows the draft model's children alone */
     const ft_output_opts output = {.vocab = edge->how.vocab,

@@ -129,6 +129,8 @@ bool ft_gen_in_run(const ft_gen *gen);
 bool ft_gen_drafts_ahead(const ft_gen *gen);
 /* Before a round is chosen: takes the constraint's grammar if it has been compiled since. */
 void ft_gen_match(ft_gen *gen);
+/* The speed to ask the server for, tokens/s; 0: none. */
+float ft_gen_speed(const ft_gen *gen);
 /* The time on the edge's clock. */
 int64_t ft_gen_now_us(const ft_gen *gen);
 /* Asks the sink; once true, it stays true. */

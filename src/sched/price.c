@@ -1,15 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each pass of one row a text brings each text a token. A row more makes it longer by what a row
-// costs, so that each of the n - 1 others is behind by that share of a token. Pure, no state.
+// A row more makes the pass longer by what a row costs. The other texts lose the tokens that they
+// get in such a time. A pass of one row a text brings each text a token; drafts bring more.
+//
+// That counts all tokens alike. But what is promised is a speed for each text. The most tokens
+// under such constraints are found where each token of a text counts 1 plus the text's multiplier,
+// which grows while its constraint is violated (Boyd and Vandenberghe, Convex Optimization, 5.1).
+// Here it is in proportion to the tokens that the text lacks. Texts that lack none then draft less,
+// and passes get shorter. Pure, no state.
 #include "sched/price.h"
 
-double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n)
+#include <math.h>
+
+#include "sched/tuning.h"
+
+#define TUNE (ft_sched_tune->price)
+
+#define PRICE_MOST  0.99 /* no drafted token is worth more than that */
+#define WEIGHT_MOST 100  /* then all rows that are of use to the text are worth it */
+
+void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us)
+{
+    const double us = (double)(now_us - speed->at_us), kept = exp(-us / 1e6 / TUNE.speed_s);
+    if (speed->at_us > 0 && us > 0)
+        speed->tok_per_us = kept * speed->tok_per_us + (1 - kept) * (double)tokens / us;
+    speed->at_us = now_us;
+}
+
+double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
+                    const ft_price_speed *speed)
 {
     int64_t pass_us = ft_cost_predict(cost, plain);
     if (n < 2 || pass_us <= 0)
         return 0;
-    double price = ft_cost_added_us(cost, plain) / n * (n - 1) / (double)pass_us;
-    return price < 1 ? price : 1;
+    const double tok_per_us = fmax(n / (double)pass_us, speed->tok_per_us);
+    double price = ft_cost_added_us(cost, plain) / n * tok_per_us * (n - 1) / n;
+    return fmin(price, 1);
+}
+
+double ft_price_weight(double lacks_tok)
+{
+    return fmin(1 + TUNE.press * fmax(lacks_tok, 0), WEIGHT_MOST);
+}
+
+double ft_price_for(double price, double mean_weight, double weight)
+{
+    return fmin(price * mean_weight / weight, PRICE_MOST);
 }
 
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

@@ -69,6 +69,12 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
     return behind(round, due_us < latest_us ? due_us : latest_us);
 }
 
+double ft_promise_lacks(const ft_promise *promise, int64_t now_us)
+{
+    const double owed_tok = promise->tokens_per_s * (double)(now_us - promise->asked_us) / 1e6;
+    return TUNE.spare * owed_tok - promise->had_tok;
+}
+
 static bool is_as_fast(double tok, double tokens_per_s, int64_t us)
 {
     return tok * 1e6 >= tokens_per_s * (double)us;

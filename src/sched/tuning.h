@@ -56,7 +56,16 @@
     T(g, REAL, SCALED, ahead_more, 24.0, "...and for each that is chance")                      \
     /* half unclear, double unclear */                                                          \
     T(g, REAL, SCALED, credit, 6.0, "rounds that a text which is ahead may be made to wait")    \
-    /* half unclear, double unclear */
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, spare, 1.25, "times what it is owed a text should have")                 \
+    /* half not met, double not met */
+
+/* price.c. */
+#define FT_SCHED_TUNING_PRICE(T, g)                                                             \
+    T(g, REAL, SCALED, speed_s, 1.0, "s in which an old speed of the texts counts a third")     \
+    /* half not met, double not met */                                                          \
+    T(g, REAL, SCALED, press, 1.0, "what a token of a text counts more for each that it lacks") \
+    /* half not met, double not met */
 
 /* heads.c. Tokens/s without it: -4.5 % head good. */
 #define FT_SCHED_TUNING_HEADS(T, g)                                                 \
@@ -117,6 +126,7 @@
     G(cost, FT_SCHED_TUNING_COST)       \
     G(batch, FT_SCHED_TUNING_BATCH)     \
     G(promise, FT_SCHED_TUNING_PROMISE) \
+    G(price, FT_SCHED_TUNING_PRICE)     \
     G(heads, FT_SCHED_TUNING_HEADS)     \
     G(own, FT_SCHED_TUNING_OWN)         \
     G(admit, FT_SCHED_TUNING_ADMIT)     \

@@ -251,25 +251,32 @@ static int64_t prompt_us(const ft_verifier *v, int64_t read_us, bool others)
 }
 
 /* Updates the price of a row. Counts all verifications, picked or not. */
-static void price(ft_verifier *v)
+static void price(ft_verifier *v, int64_t now_us)
 {
     const ft_sess_batch *b = &v->batch;
     ft_pass plain = {0};
+    double weights = 0;
     uint32_t n = 0;
     for (size_t i = 0; i < b->n_needs; i++) {
         if (b->work[i].kind != FT_WORK_VERIFY)
             continue;
         plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
+        weights += ft_slo_weight(b->needs[i].session, now_us);
         n++;
     }
-    if (n > 0) /* a pass of prompts says nothing */
-        v->row_price = ft_price_row(&v->cost, &plain, n);
+    if (n > 0) { /* a pass of prompts says nothing */
+        ft_price_saw(&v->speed, v->stats.tokens - v->speed_tok, now_us);
+        v->speed_tok = v->stats.tokens;
+        v->row_price = ft_price_row(&v->cost, &plain, n, &v->speed);
+        v->mean_weight = weights / n;
+    }
 }
 
-ft_msg_hints ft_sess_batch_hints(const ft_verifier *v)
+ft_msg_hints ft_sess_batch_hints(const ft_sess *s, int64_t now_us)
 {
-    return (ft_msg_hints){.row_price =
-                              v->policy->prices ? (uint32_t)(1000 * v->row_price + 0.5) : 0,
+    const ft_verifier *v = s->verifier;
+    const double price = ft_price_for(v->row_price, v->mean_weight, ft_slo_weight(s, now_us));
+    return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};
 }
 
@@ -322,7 +329,7 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
         describe_work(v, b->needs[i].session, &b->work[i]);
         others |= b->work[i].kind == FT_WORK_VERIFY;
     }
-    price(v);
+    price(v, now_us);
     limits.max_verify = cap_verifications(v, expected);
     limits.prefill_us = prompt_us(v, read_us, others);
     size_t n = v->policy->pick(b->work, n_work, &limits, now_us, b->picks);

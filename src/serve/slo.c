@@ -12,6 +12,7 @@
 #include "sched/admit.h"
 #include "sched/fair.h"
 #include "sched/late.h"
+#include "sched/price.h"
 
 struct ft_tenant {
     ft_tenant *next;
@@ -180,6 +181,12 @@ void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
     s->slo.due_us = ft_promise_due(&promise, &round);
     s->slo.owed_us = ft_promise_owed(&promise);
     s->slo.budget_us = ft_promise_budget(&promise, &round);
+}
+
+double ft_slo_weight(const ft_sess *s, int64_t now_us)
+{
+    const ft_promise promise = promise_of(s);
+    return ft_price_weight(s->slo.class == FT_SLO_NONE ? 0 : ft_promise_lacks(&promise, now_us));
 }
 
 void ft_slo_describe(const ft_sess *s, ft_work *work)

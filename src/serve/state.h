@@ -27,6 +27,7 @@
 #include "engine/target.h"
 #include "sched/admit.h"
 #include "sched/cost.h"
+#include "sched/price.h"
 #include "sched/together.h"
 #include "serve/judge.h"
 #include "serve/opts.h"
@@ -106,6 +107,9 @@ struct ft_verifier {
     int64_t warm_row_us;  /* as ft_verifier_row_us; likewise */
     ft_spikes spikes;
     double row_price;       /* recent price of a row (sched/price.h) */
+    double mean_weight;     /* of a token of those who wait for that pass; 0: there was none */
+    ft_price_speed speed;   /* of all texts */
+    uint64_t speed_tok;     /* stats.tokens when it was measured */
     ft_gain usual_gain;     /* mean gain of rounds with a promise */
     ft_admit_behind behind; /* rounds with a promise (sched/admit.h) */
     bool failing;           /* the engine fails (health.h) */

@@ -3,8 +3,8 @@
 //
 // The controller compares time per token: of each tree (draft + network + queue + verification over
 // the tokens that it should bring) and of a run, in which the server decodes by itself and the
-// network is paid once. A token counts less by what its rows cost others. The best choice wins.
-// control_model.c has what trees take and bring.
+// network is paid once. A token counts less by what its rows cost others. The best choice wins. But
+// a run that is slower than promised does not. control_model.c has what trees take and bring.
 //
 // What is not chosen is not measured. So, now and then:
 //   - during trees a run is asked for, which tells what a token of it takes;
@@ -12,8 +12,9 @@
 //   - during runs a tree is sent (a probe), which tells what nodes cost.
 // What that may lose is a share of the time.
 //
-// A young session begins with a short run. It costs nothing over plain decoding, and tells the
-// network time and what a token takes. A tree is tried only if it could pay by these and by the
+// A young session begins with a short run, unless it was promised a speed and rows are not known to
+// be dear. A run costs nothing over plain decoding, and tells the network time and what a token
+// takes. A tree is tried only if it could pay by these and by the
 // time of the draft model's warm-up. The first tree is short. If the target is in this process, its
 // own warm-up says what passes take, and the first choice is made by that.
 //
@@ -206,6 +207,21 @@ static bool probe_due(ft_control *c, const frame *f, tree *probe)
     return true;
 }
 
+/* Whether runs would not keep what was promised. */
+static bool runs_too_slow(const ft_control *c, const ft_control_room *room)
+{
+    return room->promised_us > 0 && ft_control_token_us(c) > MODES.keeps * room->promised_us;
+}
+
+/* Whether trees may keep what runs would not, because they bring several tokens at once. A little
+ * is left to doubt. What rows cost others is not counted here: it only makes the tree smaller. */
+static bool must_draft(const ft_control *c, const ft_control_room *room, const tree *best)
+{
+    const double tokens = ft_control_tokens_of(ft_control_miss(c), best->budget, best->depth);
+    return runs_too_slow(c, room) && ft_control_cycle_us(c, best->budget, best->depth) <
+                                         MODES.must * ft_control_token_us(c) * tokens;
+}
+
 static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
 {
     tree probe;
@@ -240,6 +256,15 @@ static bool hopeful(const ft_control *c, const frame *f)
     return c->run_us > 0 && pays_if(c, &all, false, &best);
 }
 
+/* Before the first tree: whether a run would lose time that the text does not have. While nothing
+ * is known it may, unless the server has already said that rows are dear. */
+static bool in_a_hurry(const ft_control *c, const ft_control_room *room)
+{
+    if (ft_control_token_us(c) <= 0)
+        return room->promised_us > 0 && c->price == 0;
+    return runs_too_slow(c, room);
+}
+
 static ft_control_choice first_run(ft_control *c)
 {
     ft_control_choice choice = run_choice(c);
@@ -262,7 +287,7 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
     f.depth = ft_min_u32(ft_min_u32(c->opts.max_depth, room->depth), f.nodes);
     if (f.depth == 0) /* the text's last token, or no draft now: says nothing of what pays */
         return run_choice(c);
-    if (c->verify.n == 0 && !hopeful(c, &f))
+    if (c->verify.n == 0 && !in_a_hurry(c, room) && !hopeful(c, &f))
         return first_run(c);
     if (c->draft.n == 0 || c->verify.n == 0)
         return first_tree(c, &f);
@@ -275,6 +300,10 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
      * wrong, the next trees tell (optimism in the face of uncertainty: Lai and Robbins, 1985). */
     if (f.fixed_depth == 0 && c->trees.n > 0)
         best.token_us = fmin(best.token_us, recent_us(c));
+    if (must_draft(c, room, &best)) {
+        c->running = false;
+        return tree_choice(c, best);
+    }
     return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
 }
 

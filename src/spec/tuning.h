@@ -82,7 +82,11 @@
     T(g, COUNT, SCALED, run_max, 64, "tokens of a run at most")                                 \
     /* half not met, double not met */                                                          \
     T(g, REAL, SCALED, run_rtts, 2, "round-trip times that a run should last")                  \
-    /* half unclear, double unclear */
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, keeps, 0.8, "share of a token's promised time that a run may take")      \
+    /* half not met, double not met */                                                          \
+    T(g, REAL, SCALED, must, 1.5, "times slower than a run a tree may look that must be tried") \
+    /* half not met, double not met */
 
 /* control.c: what is tried although the estimates say no. */
 #define FT_SPEC_TUNING_TRIES(T, g)                                                              \

@@ -9,6 +9,8 @@
 
 #include "sched/price.h"
 
+#define S 1000000 /* us */
+
 static ft_cost known(double pass_us, double row_us)
 {
     const double us[FT_COST_FACTORS] = {[FT_COST_PASS] = pass_us, [FT_COST_ROW] = row_us};
@@ -23,7 +25,7 @@ static double price(const ft_cost *cost, uint32_t n)
     ft_pass plain = {0};
     for (uint32_t i = 0; i < n; i++)
         plain = ft_pass_plus(plain, 100, 1, 1);
-    return ft_price_row(cost, &plain, n);
+    return ft_price_row(cost, &plain, n, &(ft_price_speed){0});
 }
 
 static void test_by_hand(void **state)
@@ -82,13 +84,51 @@ static void test_token(void **state)
     assert_int_equal(ft_price_token_us(&dear, &pass, &mine, 104), UINT32_MAX);
 }
 
+/* Of four texts that have 200 tokens/s together the three others have 150: 0.15 of them in the
+ * millisecond of a row. Decoding they have 400. */
+static void test_speed(void **state)
+{
+    const ft_cost cost = known(6000, 1000);
+    const ft_pass plain = {.rows = 4};
+    ft_price_speed speed = {0};
+    (void)state;
+    ft_price_saw(&speed, 1000, S); /* since when is not known */
+    assert_true(speed.tok_per_us == 0);
+    for (int64_t s = 2; s < 40; s++)
+        ft_price_saw(&speed, 200, s * S);
+    assert_float_equal(speed.tok_per_us * S, 200, 1e-6);
+    assert_float_equal(ft_price_row(&cost, &plain, 4, &speed), 3. / 10, 1e-3);
+    for (int64_t s = 40; s < 80; s++)
+        ft_price_saw(&speed, 800, s * S);
+    assert_float_equal(ft_price_row(&cost, &plain, 4, &speed), 0.6, 1e-3);
+    ft_price_saw(&speed, 0, 79 * S); /* no time has passed */
+    assert_float_equal(speed.tok_per_us * S, 800, 1e-6);
+    ft_price_saw(&speed, 0, 80 * S); /* the last second counts two thirds */
+    assert_float_equal(speed.tok_per_us * S, 800 / 2.718281828, 1e-3);
+}
+
+/* The price times the weight is the same for all: what a row costs all of them. */
+static void test_weights(void **state)
+{
+    (void)state;
+    assert_true(ft_price_weight(-100) == 1 && ft_price_weight(0) == 1);
+    assert_float_equal(ft_price_for(0.3, 1, 1), 0.3, 1e-9);
+    assert_true(ft_price_for(0.3, 50, 1) == 0.99);
+    for (double lacks = 0.1; lacks < 1000; lacks *= 2) {
+        const double weight = ft_price_weight(lacks), mean = (weight + 1) / 2;
+        assert_true(weight > 1 && weight <= 100 && weight >= ft_price_weight(lacks / 2));
+        const double mine = ft_price_for(0.01, mean, weight), other = ft_price_for(0.01, mean, 1);
+        assert_true(mine < 0.01 && other > 0.01);
+        assert_float_equal(mine * weight, other, 1e-9);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_grows),
-        cmocka_unit_test(test_tells_what_pays),
-        cmocka_unit_test(test_token),
+        cmocka_unit_test(test_by_hand),         cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_tells_what_pays), cmocka_unit_test(test_token),
+        cmocka_unit_test(test_speed),           cmocka_unit_test(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #define PROMPT_TOK 10 /* so short that it is read with the first round */
 #define LENGTH     30
 #define CROWD      2
+#define PROMISED   2 /* tokens/s */
 
 static _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
 
@@ -22,27 +23,44 @@ static _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from
 static ft_verifier *start(const ft_sched_policy *policy)
 {
     static const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .error = 0.05};
-    return test_verifier_start(
-        (ft_verifier_opts){.clock = test_shared_clock(&now_us), .policy = policy, .costs = &costs});
+    return test_verifier_start((ft_verifier_opts){.clock = test_shared_clock(&now_us),
+                                                  .policy = policy,
+                                                  .costs = &costs,
+                                                  .n_slo = 1,
+                                                  .slo_tokens_per_s = {PROMISED}});
 }
 
-static const ft_msg_hints *open_text(local_client *c, ft_verifier *v, uint64_t seed)
+/* tokens_per_s: the promise that it asks for; 0: none. */
+static const ft_msg_hints *open_at(local_client *c, ft_verifier *v, uint64_t seed,
+                                   float tokens_per_s)
 {
     test_text *text = malloc(sizeof *text);
     test_text_random(text, PROMPT_TOK, seed);
-    const ft_msg_open open = local_open_msg(text, 0.8f, seed, LENGTH);
+    ft_msg_open open = local_open_msg(text, 0.8f, seed, LENGTH);
+    open.slo_tokens_per_s = tokens_per_s;
     local_open(c, v, &open, "me");
     local_wait_opened(c);
     free(text);
     return &c->opened.hints;
 }
 
-/* The rounds of all these texts, which are verified in one pass. */
-static void joint_round(local_client *c)
+static const ft_msg_hints *open_text(local_client *c, ft_verifier *v, uint64_t seed)
+{
+    return open_at(c, v, seed, 0);
+}
+
+/* The drafts of all these texts, which wait for each other. */
+static void send_joint(local_client *c)
 {
     const ft_msg_draft draft = {.round = 1, .base = PROMPT_TOK, .together = CROWD, .batch = 1};
     for (uint32_t i = 0; i < CROWD; i++)
         local_send(c[i].session, &draft);
+}
+
+/* The rounds of all these texts, which are verified in one pass. */
+static void joint_round(local_client *c)
+{
+    send_joint(c);
     for (uint32_t i = 0; i < CROWD; i++) {
         assert_true(local_wait_verdict(&c[i], 1));
         assert_int_equal(c[i].verdict.together, CROWD);
@@ -77,6 +95,27 @@ static void test_price(void **state)
     prices(&ft_sched_fcfs, 0);
 }
 
+/* One of two texts was promised two tokens by now. It is verified first, alone, while the other one
+ * waits, and has its first token then. It lacks 1.5 of the 2.5 that it should have, and all of them
+ * when the pass began. So its tokens count 2.5, and 3.5 then, and those of the other text 1. */
+static void test_price_of_promises(void **state)
+{
+    (void)state;
+    ft_verifier *v = start(&ft_sched_wisp);
+    local_client *c = calloc(CROWD, sizeof *c);
+    open_at(&c[0], v, 0, PROMISED);
+    open_text(&c[1], v, 1);
+    now_us += 1000000;
+    send_joint(c);
+    for (uint32_t i = 0; i < CROWD; i++)
+        assert_true(local_wait_verdict(&c[i], 1));
+    assert_int_equal(c[0].verdict.hints.row_price, 450 /* 500 (3.5 + 1) / 2 / 2.5 */);
+    for (uint32_t i = 0; i < CROWD; i++)
+        local_close(&c[i]);
+    ft_verifier_destroy(v);
+    free(c);
+}
+
 static void test_no_trees(void **state)
 {
     const ft_sched_policy *const policies[] = {&ft_sched_wisp, &ft_sched_centralized};
@@ -95,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_price),
+        cmocka_unit_test(test_price_of_promises),
         cmocka_unit_test(test_no_trees),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);

@@ -592,6 +592,68 @@ static void test_drafts_long(void **state)
     }
 }
 
+/* A choice of an edge whose text may take promised_us a token, where a token of a run takes a tenth
+ * of a second, and the tokens of 20 rounds behind it. accept: of each level, always or never. */
+static ft_control_choice promised(double promised_us, double price, bool accept)
+{
+    const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
+    const ft_control_room room = {.nodes = 16, .depth = 4, .promised_us = promised_us};
+    ft_control_choice choice = {0};
+    ft_control c;
+    ft_control_init(&c, &opts);
+    ft_control_saw_rtt(&c, 20000);
+    ft_control_saw_run(&c, 8, 800000, 100000);
+    for (int i = 0; i < 20; i++) {
+        ft_control_saw_price(&c, price);
+        choice = ft_control_choose(&c, &room);
+        if (!choice.speculate) {
+            ft_control_saw_run(&c, choice.run, 100000 * choice.run, 100000);
+            continue;
+        }
+        ft_control_saw_draft(&c, choice.depth, choice.depth, 5000 * choice.depth);
+        ft_control_saw_round(&c, &(ft_control_round){.nodes = choice.budget,
+                                                     .depth = choice.depth,
+                                                     .n_path = accept ? choice.depth : 0,
+                                                     .draft_us = 5000 * choice.depth,
+                                                     .wait_us = 170000,
+                                                     .queue_us = 50000,
+                                                     .verify_us = 100000,
+                                                     .rtt_us = 20000,
+                                                     .hint_token_us = 100000});
+    }
+    return choice;
+}
+
+/* Where rows are dear to others, a text whose run keeps its promise is not drafted for. One that
+ * was promised more is, unless no draft of it is accepted. */
+static void test_promised(void **state)
+{
+    (void)state;
+    assert_false(promised(0, 0.9, true).speculate);
+    assert_false(promised(200000, 0.9, true).speculate);
+    assert_true(promised(110000, 0.9, true).speculate);
+    assert_false(promised(110000, 0.9, false).speculate);
+    assert_true(promised(0, 0, true).speculate);
+}
+
+/* While nothing is known a text with a promise begins with a tree, unless rows are known to be
+ * dear. */
+static void test_promised_first(void **state)
+{
+    const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
+    ft_control_room room = {.nodes = 16, .depth = 4, .promised_us = 100000};
+    ft_control c;
+    (void)state;
+    ft_control_init(&c, &opts);
+    assert_true(ft_control_choose(&c, &room).speculate);
+    ft_control_init(&c, &opts);
+    ft_control_saw_price(&c, 0.5);
+    assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_first);
+    ft_control_init(&c, &opts);
+    room.promised_us = 0;
+    assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_first);
+}
+
 static void test_room(void **state)
 {
     life l;
@@ -694,6 +756,8 @@ int main(void)
         cmocka_unit_test(test_expected_nodes),
         cmocka_unit_test(test_small_tries),
         cmocka_unit_test(test_drafts_long),
+        cmocka_unit_test(test_promised),
+        cmocka_unit_test(test_promised_first),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),
         cmocka_unit_test(test_length_of_runs),
