@@ -126,7 +126,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                            .policy = edge->how.policy,
                            .drafts = ft_drafting_can(drafting),
                            .at_once = ft_drafting_at_once(drafting),
-                           .promised_tokens_per_s = ft_gen_speed(gen)};
+                           .asked_tokens_per_s = ft_gen_speed(gen)};
     if (drafting->lookup.n_ctx > 0)
         steer.draft.predictor = NULL; /* it knows the draft model's children alone */
     const ft_output_opts output = {.vocab = edge->how.vocab,

@@ -55,8 +55,8 @@ static ft_control_room room(const ft_steer *s, const ft_steer_ask *ask)
     const ft_draft_params *limit = &s->how.draft;
     ft_control_room room = {.depth = ft_min_u32(limit->depth, ask->most - 1),
                             .spent_us = ask->spent.us};
-    if (s->how.promised_tokens_per_s > 0)
-        room.promised_us = 1e6 / (double)s->how.promised_tokens_per_s;
+    if (s->place == FT_PLACE_SERVER && s->how.asked_tokens_per_s > 0)
+        room.promised_us = 1e6 / (double)s->how.asked_tokens_per_s;
     if (ask->max_tree == 0 || room.depth == 0 || s->hint_no_trees)
         return (ft_control_room){0};
     room.nodes = ft_min_u32(limit->budget, ask->max_tree);

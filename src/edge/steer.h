@@ -27,7 +27,7 @@ typedef struct ft_steer_opts {
     const ft_policy *policy; /* as in ft_edge_opts */
     bool drafts;  /* of this text there are some; else the controller chooses runs alone */
     bool at_once; /* they cost no time: with `automatic` the caller asks by offers */
-    float promised_tokens_per_s; /* the speed that the text asks for; 0: none */
+    float asked_tokens_per_s; /* the speed that the text asks a server for; 0: none */
 } ft_steer_opts;
 
 /* Where a text's target is. What a verification costs there, and how often it agrees, is learnt

@@ -16,7 +16,7 @@
 #define TUNE (ft_sched_tune->price)
 
 #define PRICE_MOST  0.99 /* no drafted token is worth more than that */
-#define WEIGHT_MOST 100  /* then all rows that are of use to the text are worth it */
+#define WEIGHT_MOST 10   /* a text that cannot be saved does not keep all others from drafting */
 
 void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us)
 {
@@ -42,9 +42,9 @@ double ft_price_weight(double lacks_tok)
     return fmin(1 + TUNE.press * fmax(lacks_tok, 0), WEIGHT_MOST);
 }
 
-double ft_price_for(double price, double mean_weight, double weight)
+double ft_price_for(double price, double weight, double others)
 {
-    return fmin(price * mean_weight / weight, PRICE_MOST);
+    return fmin(price * others / weight, PRICE_MOST);
 }
 
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

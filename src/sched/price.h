@@ -21,7 +21,7 @@ typedef struct ft_price_speed {
 /* All texts together have got so many tokens since the last call. */
 void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us);
 
-/* In tokens, [0, 1). `plain`: the pass of n texts with one row each, which is how fast they are at
+/* In tokens, [0, 1]. `plain`: the pass of n texts with one row each, which is how fast they are at
  * least. 0 for one text, and while costs are not known. */
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
                     const ft_price_speed *speed);
@@ -29,9 +29,9 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
 /* What a token counts of a text that lacks so many tokens of what it should have by its promise. At
  * least 1, which is that of a text that lacks none, or has no promise. */
 double ft_price_weight(double lacks_tok);
-/* The price for a text whose tokens have this weight, where those of all texts have that mean. In
- * its tokens, [0, 1). */
-double ft_price_for(double price, double mean_weight, double weight);
+/* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of the
+ * other texts' tokens. */
+double ft_price_for(double price, double weight, double others);
 
 /* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of
  * that text without drafts. */

@@ -13,8 +13,9 @@
 
 #include "sched/tuning.h"
 
-#define TUNE     (ft_sched_tune->promise)
-#define SURE_TOK 1.0 /* of what a round brings: the target's own token */
+#define TUNE       (ft_sched_tune->promise)
+#define SURE_TOK   1.0  /* of what a round brings: the target's own token */
+#define SPARE_MOST 16.0 /* tokens more than promised: some poor rounds need no more */
 
 uint32_t ft_promise_class(const float speeds[], uint32_t n, float asked)
 {
@@ -72,7 +73,7 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
 double ft_promise_lacks(const ft_promise *promise, int64_t now_us)
 {
     const double owed_tok = promise->tokens_per_s * (double)(now_us - promise->asked_us) / 1e6;
-    return TUNE.spare * owed_tok - promise->had_tok;
+    return owed_tok + fmin((TUNE.spare - 1) * owed_tok, SPARE_MOST) - promise->had_tok;
 }
 
 static bool is_as_fast(double tok, double tokens_per_s, int64_t us)

@@ -12,6 +12,7 @@
 // pass (pass.c does).
 #include "serve/batch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,21 +262,24 @@ static void price(ft_verifier *v, int64_t now_us)
         if (b->work[i].kind != FT_WORK_VERIFY)
             continue;
         plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
-        weights += ft_slo_weight(b->needs[i].session, now_us);
+        b->needs[i].session->slo.weight = ft_slo_weight(b->needs[i].session, now_us);
+        weights += b->needs[i].session->slo.weight;
         n++;
     }
     if (n > 0) { /* a pass of prompts says nothing */
         ft_price_saw(&v->speed, v->stats.tokens - v->speed_tok, now_us);
         v->speed_tok = v->stats.tokens;
         v->row_price = ft_price_row(&v->cost, &plain, n, &v->speed);
-        v->mean_weight = weights / n;
+        v->priced = (ft_priced){n, weights};
     }
 }
 
-ft_msg_hints ft_sess_batch_hints(const ft_sess *s, int64_t now_us)
+ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
-    const double price = ft_price_for(v->row_price, v->mean_weight, ft_slo_weight(s, now_us));
+    const double mine = fmax(s->slo.weight, 1);
+    const double others = v->priced.n > 1 ? (v->priced.weights - mine) / (v->priced.n - 1) : 1;
+    const double price = ft_price_for(v->row_price, mine, fmax(others, 1));
     return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};
 }

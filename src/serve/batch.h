@@ -29,6 +29,6 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us);
 void ft_sess_batch_narrow(ft_verifier *v, const ft_sess_part *part);
 
 /* What the last passes say to a session's edge for its next draft. */
-ft_msg_hints ft_sess_batch_hints(const ft_sess *s, int64_t now_us);
+ft_msg_hints ft_sess_batch_hints(const ft_sess *s);
 
 #endif

@@ -267,7 +267,7 @@ static void attach(ft_sess *s, ft_vsession *h, int64_t now_us)
                                            .target = v->model.target,
                                            .queue_us = queue_us > 1 ? (uint32_t)queue_us : 1,
                                            .limits = ft_sess_limits(v),
-                                           .hints = ft_sess_batch_hints(s, now_us)}};
+                                           .hints = ft_sess_batch_hints(s)}};
     strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
     s->record.repeats = 0;
     s->handle = h;

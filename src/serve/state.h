@@ -82,6 +82,12 @@ typedef struct ft_sess_batch {
     uint32_t *path; /* [max_rows] scratch space for a commit */
 } ft_sess_batch;
 
+/* The texts whose wait for a pass gave rows their price. All-zero: there were none. */
+typedef struct ft_priced {
+    uint32_t n;
+    double weights; /* of their tokens, summed (sched/price.h) */
+} ft_priced;
+
 /* The served model, as clients see it. */
 typedef struct ft_served {
     const char *name;
@@ -107,7 +113,7 @@ struct ft_verifier {
     int64_t warm_row_us;  /* as ft_verifier_row_us; likewise */
     ft_spikes spikes;
     double row_price;       /* recent price of a row (sched/price.h) */
-    double mean_weight;     /* of a token of those who wait for that pass; 0: there was none */
+    ft_priced priced;       /* the texts that it is of */
     ft_price_speed speed;   /* of all texts */
     uint64_t speed_tok;     /* stats.tokens when it was measured */
     ft_gain usual_gain;     /* mean gain of rounds with a promise */

@@ -129,11 +129,10 @@ static uint32_t run_token_us(const ft_sess *s, const ft_segment *g, const ft_wal
     return ft_price_token_us(&v->cost, &v->batch.pass, &mine, s->text.len - 1);
 }
 
-static void give_hints(const ft_sess *s, const ft_segment *g, const ft_walk *w, int64_t now_us,
-                       ft_msg_verdict *out)
+static void give_hints(const ft_sess *s, const ft_segment *g, const ft_walk *w, ft_msg_verdict *out)
 {
     const ft_verifier *v = s->verifier;
-    out->hints = ft_sess_batch_hints(s, now_us);
+    out->hints = ft_sess_batch_hints(s);
     out->hints.token_us = ft_own_token_us(v);
     if (out->hints.token_us == 0)
         out->hints.token_us = run_token_us(s, g, w);
@@ -215,7 +214,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     if (!take_early(s))
         return;
     conclude(s, &w->found, verdict);
-    give_hints(s, g, w, now_us, verdict);
+    give_hints(s, g, w, verdict);
     ft_status status = commit(s, lead + 1, verdict, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);

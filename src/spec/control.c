@@ -3,8 +3,9 @@
 //
 // The controller compares time per token: of each tree (draft + network + queue + verification over
 // the tokens that it should bring) and of a run, in which the server decodes by itself and the
-// network is paid once. A token counts less by what its rows cost others. The best choice wins. But
-// a run that is slower than promised does not. control_model.c has what trees take and bring.
+// network is paid once. A token counts less by what its rows cost others. The best choice wins.
+// Where a run would be slower than promised, a tree is taken if it may be faster. control_model.c
+// has what trees take and bring.
 //
 // What is not chosen is not measured. So, now and then:
 //   - during trees a run is asked for, which tells what a token of it takes;
@@ -12,11 +13,11 @@
 //   - during runs a tree is sent (a probe), which tells what nodes cost.
 // What that may lose is a share of the time.
 //
-// A young session begins with a short run, unless it was promised a speed and rows are not known to
-// be dear. A run costs nothing over plain decoding, and tells the network time and what a token
-// takes. A tree is tried only if it could pay by these and by the
+// A young session begins with a short run. It costs nothing over plain decoding, and tells the
+// network time and what a token takes. A tree is tried only if it could pay by these and by the
 // time of the draft model's warm-up. The first tree is short. If the target is in this process, its
-// own warm-up says what passes take, and the first choice is made by that.
+// own warm-up says what passes take, and the first choice is made by that. A session that was
+// promised a speed begins with a tree, unless the server has said that rows have a price.
 //
 // Pure; the caller owns the state. A choice takes some microseconds.
 #include "spec/control.h"
@@ -213,13 +214,24 @@ static bool runs_too_slow(const ft_control *c, const ft_control_room *room)
     return room->promised_us > 0 && ft_control_token_us(c) > MODES.keeps * room->promised_us;
 }
 
-/* Whether trees may keep what runs would not, because they bring several tokens at once. A little
- * is left to doubt. What rows cost others is not counted here: it only makes the tree smaller. */
+/* Whether to draft although a run looks better: it would not keep what was promised, and a tree may,
+ * because it brings several tokens at once. What rows cost others does not count. If the run keeps
+ * the promise with little to spare, the tree must look as if it kept it, too. */
 static bool must_draft(const ft_control *c, const ft_control_room *room, const tree *best)
 {
+    const double token_us = ft_control_token_us(c), promised_us = room->promised_us;
     const double tokens = ft_control_tokens_of(ft_control_miss(c), best->budget, best->depth);
-    return runs_too_slow(c, room) && ft_control_cycle_us(c, best->budget, best->depth) <
-                                         MODES.must * ft_control_token_us(c) * tokens;
+    const double most_us = token_us > promised_us ? MODES.must * token_us : promised_us;
+    return runs_too_slow(c, room) &&
+           ft_control_cycle_us(c, best->budget, best->depth) < most_us * tokens;
+}
+
+/* The best tree if rows cost others nothing. */
+static tree best_if_free(const ft_control *c, const frame *f)
+{
+    ft_control free_of_price = *c;
+    free_of_price.price = 0;
+    return best_tree(&free_of_price, f);
 }
 
 static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
@@ -257,7 +269,8 @@ static bool hopeful(const ft_control *c, const frame *f)
 }
 
 /* Before the first tree: whether a run would lose time that the text does not have. While nothing
- * is known it may, unless the server has already said that rows are dear. */
+ * is known, a run may be too slow. But if the server has said that rows have a price, a run is
+ * measured first. */
 static bool in_a_hurry(const ft_control *c, const ft_control_room *room)
 {
     if (ft_control_token_us(c) <= 0)
@@ -300,9 +313,10 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
      * wrong, the next trees tell (optimism in the face of uncertainty: Lai and Robbins, 1985). */
     if (f.fixed_depth == 0 && c->trees.n > 0)
         best.token_us = fmin(best.token_us, recent_us(c));
-    if (must_draft(c, room, &best)) {
+    const tree wanted = isinf(best.token_us) ? best_if_free(c, &f) : best;
+    if (must_draft(c, room, &wanted)) {
         c->running = false;
-        return tree_choice(c, best);
+        return tree_choice(c, wanted);
     }
     return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
 }

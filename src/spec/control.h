@@ -82,8 +82,9 @@ typedef struct ft_control_room {
     uint32_t nodes;   /* a tree at most (server's limits and its hint); 0: no drafting now */
     uint32_t depth;   /* levels at most; 0: no drafting now */
     int64_t spent_us; /* since the mark of the last verdict; 0: not known */
-    /* A token of the text may take so long by what was promised; 0: nothing was. Runs that are
-     * slower are not chosen, unless trees look much slower still. */
+    /* A token of the text may take so long by the speed that was asked for; 0: none was. Slower
+     * runs are not chosen, unless trees look much slower still. ft_control_choose alone looks at
+     * it. */
     double promised_us;
 } ft_control_room;
 

@@ -107,20 +107,20 @@ static void test_speed(void **state)
     assert_float_equal(speed.tok_per_us * S, 800 / 2.718281828, 1e-3);
 }
 
-/* The price times the weight is the same for all: what a row costs all of them. */
+/* What a row takes from the others counts as their tokens do, in tokens of one's own. */
 static void test_weights(void **state)
 {
     (void)state;
     assert_true(ft_price_weight(-100) == 1 && ft_price_weight(0) == 1);
+    assert_true(ft_price_weight(1e9) == 10);
     assert_float_equal(ft_price_for(0.3, 1, 1), 0.3, 1e-9);
-    assert_true(ft_price_for(0.3, 50, 1) == 0.99);
-    for (double lacks = 0.1; lacks < 1000; lacks *= 2) {
-        const double weight = ft_price_weight(lacks), mean = (weight + 1) / 2;
-        assert_true(weight > 1 && weight <= 100 && weight >= ft_price_weight(lacks / 2));
-        const double mine = ft_price_for(0.01, mean, weight), other = ft_price_for(0.01, mean, 1);
-        assert_true(mine < 0.01 && other > 0.01);
-        assert_float_equal(mine * weight, other, 1e-9);
-    }
+    assert_float_equal(ft_price_for(0.3, 2, 1), 0.15, 1e-9);
+    assert_float_equal(ft_price_for(0.3, 1, 2), 0.6, 1e-9);
+    assert_float_equal(ft_price_for(0.3, 5, 5), 0.3, 1e-9);
+    assert_true(ft_price_for(0.3, 1, 5) == 0.99);
+    for (double lacks = 0.1; lacks < 1000; lacks *= 2)
+        assert_true(ft_price_weight(lacks) > 1 &&
+                    ft_price_weight(lacks) >= ft_price_weight(lacks / 2));
 }
 
 int main(void)

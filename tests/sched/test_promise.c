@@ -42,6 +42,7 @@ static void test_lacks(void **state)
     assert_float_equal(ft_promise_lacks(&p, 100 * S), 6, 1e-9);
     assert_float_equal(ft_promise_lacks(&p, 98 * S), -4, 1e-9);
     assert_float_equal(ft_promise_lacks(&p, 90 * S), -44, 1e-9);
+    assert_float_equal(ft_promise_lacks(&p, 190 * S), 400 + 16 - 44, 1e-9); /* not 500 */
 }
 
 /* The time until the first verdict counts, too: a text whose prompt took long is behind, and due at

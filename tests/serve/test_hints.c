@@ -95,9 +95,8 @@ static void test_price(void **state)
     prices(&ft_sched_fcfs, 0);
 }
 
-/* One of two texts was promised two tokens by now. It is verified first, alone, while the other one
- * waits, and has its first token then. It lacks 1.5 of the 2.5 that it should have, and all of them
- * when the pass began. So its tokens count 2.5, and 3.5 then, and those of the other text 1. */
+/* One of two texts was promised two tokens by now and has none. It lacks the 2.5 that it should
+ * have, so its tokens count 3.5 and those of the other text 1. */
 static void test_price_of_promises(void **state)
 {
     (void)state;
@@ -109,7 +108,7 @@ static void test_price_of_promises(void **state)
     send_joint(c);
     for (uint32_t i = 0; i < CROWD; i++)
         assert_true(local_wait_verdict(&c[i], 1));
-    assert_int_equal(c[0].verdict.hints.row_price, 450 /* 500 (3.5 + 1) / 2 / 2.5 */);
+    assert_int_equal(c[0].verdict.hints.row_price, 143 /* 500 / 3.5 */);
     for (uint32_t i = 0; i < CROWD; i++)
         local_close(&c[i]);
     ft_verifier_destroy(v);

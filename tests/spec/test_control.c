@@ -625,13 +625,16 @@ static ft_control_choice promised(double promised_us, double price, bool accept)
 }
 
 /* Where rows are dear to others, a text whose run keeps its promise is not drafted for. One that
- * was promised more is, unless no draft of it is accepted. */
+ * was promised more is, unless no draft of it is accepted. Where a run keeps the promise with
+ * little to spare, a slower tree is not taken for it. */
 static void test_promised(void **state)
 {
     (void)state;
     assert_false(promised(0, 0.9, true).speculate);
     assert_false(promised(200000, 0.9, true).speculate);
+    assert_true(promised(90000, 0.9, true).speculate);
     assert_true(promised(110000, 0.9, true).speculate);
+    assert_false(promised(90000, 0.9, false).speculate);
     assert_false(promised(110000, 0.9, false).speculate);
     assert_true(promised(0, 0, true).speculate);
 }
