@@ -26,11 +26,11 @@ void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us);
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
                     const ft_price_speed *speed);
 
-/* What a token counts of a text that lacks so many tokens of what it should have by its promise. At
- * least 1, which is that of a text that lacks none, or has no promise. */
+/* What a token counts of a text that lacks so many tokens of what it should have by its promise.
+ * At least 1, which is that of a text that lacks none, or has no promise. */
 double ft_price_weight(double lacks_tok);
-/* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of the
- * other texts' tokens. */
+/* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of
+ * the other texts' tokens. */
 double ft_price_for(double price, double weight, double others);
 
 /* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of

@@ -214,9 +214,9 @@ static bool runs_too_slow(const ft_control *c, const ft_control_room *room)
     return room->promised_us > 0 && ft_control_token_us(c) > MODES.keeps * room->promised_us;
 }
 
-/* Whether to draft although a run looks better: it would not keep what was promised, and a tree may,
- * because it brings several tokens at once. What rows cost others does not count. If the run keeps
- * the promise with little to spare, the tree must look as if it kept it, too. */
+/* Whether to draft although a run looks better: it would not keep what was promised, and a tree
+ * may, because it brings several tokens at once. What rows cost others does not count. If the run
+ * keeps the promise with little to spare, the tree must look as if it kept it, too. */
 static bool must_draft(const ft_control *c, const ft_control_room *room, const tree *best)
 {
     const double token_us = ft_control_token_us(c), promised_us = room->promised_us;
