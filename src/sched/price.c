@@ -2,11 +2,11 @@
 // A row more makes the pass longer by what a row costs. The other texts lose the tokens that they
 // get in such a time. A pass of one row a text brings each text a token; drafts bring more.
 //
-// That counts all tokens alike. But what is promised is a speed for each text. The most tokens
-// under such constraints are found where each token of a text counts 1 plus the text's multiplier,
-// which grows while its constraint is violated (Boyd and Vandenberghe, Convex Optimization, 5.1).
-// Here it is in proportion to the tokens that the text lacks. Texts that lack none then draft less,
-// and passes get shorter. Pure, no state.
+// That counts all tokens alike. But what is promised is a speed for each text. This is a problem
+// with a constraint for each text. Its Lagrangian counts each token of a text 1 plus the text's
+// multiplier (Boyd and Vandenberghe, Convex Optimization, 5.1). A multiplier grows while its
+// constraint is violated. Here it is in proportion to the tokens that the text lacks. Texts that
+// lack none then draft less, and passes get shorter. Pure, no state.
 #include "sched/price.h"
 
 #include <math.h>
@@ -21,8 +21,12 @@
 void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us)
 {
     const double us = (double)(now_us - speed->at_us), kept = exp(-us / 1e6 / TUNE.speed_s);
-    if (speed->at_us > 0 && us > 0)
-        speed->tok_per_us = kept * speed->tok_per_us + (1 - kept) * (double)tokens / us;
+    const double more = (double)(tokens - speed->tokens);
+    if (us <= 0)
+        return;
+    if (speed->at_us > 0)
+        speed->tok_per_us = kept * speed->tok_per_us + (1 - kept) * more / us;
+    speed->tokens = tokens;
     speed->at_us = now_us;
 }
 

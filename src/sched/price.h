@@ -15,10 +15,11 @@
 /* The recent speed of all texts together. All-zero: not known. */
 typedef struct ft_price_speed {
     double tok_per_us;
-    int64_t at_us;
+    uint64_t tokens; /* as the last call said */
+    int64_t at_us;   /* of it */
 } ft_price_speed;
 
-/* All texts together have got so many tokens since the last call. */
+/* All texts together have got so many tokens so far. */
 void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us);
 
 /* In tokens, [0, 1]. `plain`: the pass of n texts with one row each, which is how fast they are at

@@ -267,8 +267,7 @@ static void price(ft_verifier *v, int64_t now_us)
         n++;
     }
     if (n > 0) { /* a pass of prompts says nothing */
-        ft_price_saw(&v->speed, v->stats.tokens - v->speed_tok, now_us);
-        v->speed_tok = v->stats.tokens;
+        ft_price_saw(&v->speed, v->stats.tokens, now_us);
         v->row_price = ft_price_row(&v->cost, &plain, n, &v->speed);
         v->priced = (ft_priced){n, weights};
     }
@@ -277,9 +276,9 @@ static void price(ft_verifier *v, int64_t now_us)
 ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
-    const double mine = fmax(s->slo.weight, 1);
-    const double others = v->priced.n > 1 ? (v->priced.weights - mine) / (v->priced.n - 1) : 1;
-    const double price = ft_price_for(v->row_price, mine, fmax(others, 1));
+    const double others =
+        v->priced.n > 1 ? (v->priced.weights - s->slo.weight) / (v->priced.n - 1) : 1;
+    const double price = ft_price_for(v->row_price, s->slo.weight, fmax(others, 1));
     return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};
 }

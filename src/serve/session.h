@@ -100,13 +100,13 @@ typedef struct ft_sess_times {
 typedef struct ft_sess_slo {
     uint32_t class; /* FT_SLO_NONE: no promise */
     ft_gain gain;   /* of its rounds */
+    double weight;  /* of its tokens in the price of a row, when it last waited; 1 at first */
     /* With a promise, while a round is under way: */
     int64_t due_us;    /* when its verdict is due */
     int64_t owed_us;   /* when the promised speed requires more text */
     int64_t budget_us; /* when the verdict is due by its round alone (WISP eq. (6)) */
     /* With a promise: */
     int64_t asked_us;   /* when its Open came */
-    double weight;      /* of its tokens in the price of a row, as it last waited; 0: it has not */
     uint32_t open_len;  /* the text's length then */
     ft_known_us first;  /* the first verdict */
     uint32_t first_len; /* if `first` is known: the text's length after that verdict */

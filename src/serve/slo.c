@@ -152,6 +152,7 @@ void ft_slo_init(ft_sess *s, float tokens_per_s, int64_t asked_us)
     const ft_verifier_opts *o = &s->verifier->opts;
     ft_gain_init(&s->slo.gain, &s->verifier->usual_gain);
     s->slo.class = ft_promise_class(o->slo_tokens_per_s, o->n_slo, tokens_per_s);
+    s->slo.weight = ft_price_weight(0);
     s->slo.asked_us = asked_us;
     s->slo.open_len = s->text.len;
 }

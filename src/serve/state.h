@@ -115,7 +115,6 @@ struct ft_verifier {
     double row_price;       /* recent price of a row (sched/price.h) */
     ft_priced priced;       /* the texts that it is of */
     ft_price_speed speed;   /* of all texts */
-    uint64_t speed_tok;     /* stats.tokens when it was measured */
     ft_gain usual_gain;     /* mean gain of rounds with a promise */
     ft_admit_behind behind; /* rounds with a promise (sched/admit.h) */
     bool failing;           /* the engine fails (health.h) */

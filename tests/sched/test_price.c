@@ -92,18 +92,19 @@ static void test_speed(void **state)
     const ft_pass plain = {.rows = 4};
     ft_price_speed speed = {0};
     (void)state;
-    ft_price_saw(&speed, 1000, S); /* since when is not known */
+    uint64_t tokens = 1000;
+    ft_price_saw(&speed, tokens, S); /* since when is not known */
     assert_true(speed.tok_per_us == 0);
     for (int64_t s = 2; s < 40; s++)
-        ft_price_saw(&speed, 200, s * S);
+        ft_price_saw(&speed, tokens += 200, s * S);
     assert_float_equal(speed.tok_per_us * S, 200, 1e-6);
     assert_float_equal(ft_price_row(&cost, &plain, 4, &speed), 3. / 10, 1e-3);
     for (int64_t s = 40; s < 80; s++)
-        ft_price_saw(&speed, 800, s * S);
+        ft_price_saw(&speed, tokens += 800, s * S);
     assert_float_equal(ft_price_row(&cost, &plain, 4, &speed), 0.6, 1e-3);
-    ft_price_saw(&speed, 0, 79 * S); /* no time has passed */
+    ft_price_saw(&speed, tokens, 79 * S); /* no time has passed */
     assert_float_equal(speed.tok_per_us * S, 800, 1e-6);
-    ft_price_saw(&speed, 0, 80 * S); /* the last second counts two thirds */
+    ft_price_saw(&speed, tokens, 80 * S); /* the last second counts two thirds */
     assert_float_equal(speed.tok_per_us * S, 800 / 2.718281828, 1e-3);
 }
 

@@ -592,8 +592,8 @@ static void test_drafts_long(void **state)
     }
 }
 
-/* A choice of an edge whose text may take promised_us a token, where a token of a run takes a tenth
- * of a second, and the tokens of 20 rounds behind it. accept: of each level, always or never. */
+/* What is chosen after 20 rounds. A token of a run takes a tenth of a second, and promised_us is
+ * promised. accept: whether each level of each tree is accepted; else none is. */
 static ft_control_choice promised(double promised_us, double price, bool accept)
 {
     const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
