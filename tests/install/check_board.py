@@ -87,6 +87,8 @@ def get(port, path, **query):
         with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
             return json.load(answer)["data"]
     except urllib.error.HTTPError as error:
+        if error.code == 503:
+            return None  # it listens, but still reads its storage
         sys.exit(f"check_board: {query}: {error.read().decode()}")
     except urllib.error.URLError:
         return None  # it does not listen yet
