@@ -125,8 +125,11 @@ static ft_status add_ours(ft_bench_attn *a, ft_error *err)
     for (uint32_t i = 0; i < hp->n_layer && status == FT_OK; i++) {
         struct ggml_tensor *result = ggml_graph_node(g->graph, (int)i);
         a->layers[i].plan = a->plan;
-        a->layers[i].layer = (ft_attn_layer){
-            .k = result->src[1]->data, .v = result->src[2]->data, .kernel = a->kernel};
+        a->layers[i].layer =
+            (ft_attn_layer){.k = result->src[1]->data,
+                            .v = result->src[2]->data,
+                            .block_bytes = FT_KV_BLOCK_TOK * hp->n_head_kv * a->token_bytes,
+                            .kernel = a->kernel};
     }
     g->before = begin;
     g->before_ctx = a;

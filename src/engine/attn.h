@@ -59,9 +59,10 @@ typedef struct ft_attn_geometry {
 
 /* One layer. Biases are added before norm and RoPE; NULL: none. */
 typedef struct ft_attn_layer {
-    void *k, *v;                         /* [block][n_head_kv], pages as in attn_layout.h */
-    const float *bq, *bk, *bv;           /* [heads * head_dim] */
-    const float *q_norm, *k_norm;        /* [head_dim] */
+    void *k, *v;                  /* of the first block: [n_head_kv] pages as in attn_layout.h */
+    size_t block_bytes;           /* from a block's K (or V) to the next block's */
+    const float *bq, *bk, *bv;    /* [heads * head_dim] */
+    const float *q_norm, *k_norm; /* [head_dim] */
     const struct ft_attn_kernel *kernel; /* for the type of k and v */
 } ft_attn_layer;
 

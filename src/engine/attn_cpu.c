@@ -54,8 +54,7 @@ static void write_row(const ft_attn_plan *plan, const ft_attn_layer *layer,
 {
     const ft_attn_kernel *kernel = layer->kernel;
     uint32_t dim = plan->geo.head_dim, slot = plan->batch->row_slot[row];
-    size_t page = ((size_t)(slot / BLOCK) * plan->geo.n_head_kv + head) *
-                  ft_attn_page_bytes(kernel->type, dim);
+    size_t page = slot / BLOCK * layer->block_bytes + head * ft_attn_page_bytes(kernel->type, dim);
     size_t first = (size_t)head * dim;
     ft_attn_head k = {.geo = &plan->geo,
                       .x = rows->k + row * rows->k_stride + first,
@@ -86,19 +85,19 @@ void ft_attn_write(const ft_attn_plan *plan, const ft_attn_layer *layer, const f
 
 /* ---- one unit ---- */
 
-static size_t page_of(const ft_attn_plan *plan, const unit *u, uint32_t block)
+static size_t page_of(const unit *u, uint32_t block)
 {
-    return ((size_t)u->seg->seq->block[block] * plan->geo.n_head_kv + u->head_kv) * u->page_bytes;
+    return u->seg->seq->block[block] * u->layer->block_bytes + u->head_kv * u->page_bytes;
 }
 
-static void *k_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
+static void *k_page(const unit *u, uint32_t block)
 {
-    return (char *)u->layer->k + page_of(plan, u, block);
+    return (char *)u->layer->k + page_of(u, block);
 }
 
-static void *v_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
+static void *v_page(const unit *u, uint32_t block)
 {
-    return (char *)u->layer->v + page_of(plan, u, block);
+    return (char *)u->layer->v + page_of(u, block);
 }
 
 /* Index in the sequence (committed, then pending) of the token that row r sees at a position. */
@@ -141,7 +140,7 @@ static void prefetch_next(const ft_attn_plan *plan, const unit *u, uint32_t span
 {
     uint32_t pos = span * FT_ATTN_SPAN, end = pos + FT_ATTN_TILE;
     for (; pos < end && pos < u->n_pos && pos < u->tail0; pos += BLOCK) {
-        const char *k = k_page(plan, u, pos / BLOCK);
+        const char *k = k_page(u, pos / BLOCK);
         for (size_t i = 0; i < u->page_bytes; i += 64)
             __builtin_prefetch(k + i);
     }
@@ -182,7 +181,7 @@ static void prepare_tail(const ft_attn_plan *plan, const unit *u, ft_attn_scratc
     const void *const nothing = NULL;
     for (uint32_t b = 0; b <= FT_ATTN_TAIL_MAX / BLOCK; b++)
         if (used[b]) {
-            const void *k = k_page(plan, u, first + b);
+            const void *k = k_page(u, first + b);
             u->kernel->scores(&(ft_attn_scores){.q = sc->q,
                                                 .nq = u->nq,
                                                 .dim = plan->geo.head_dim,
@@ -201,8 +200,8 @@ static void tile_scores(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
     const void *k[TILE_BLOCKS], *prefetch[TILE_BLOCKS];
     uint32_t direct = end < u->tail0 ? end : u->tail0, n = 0;
     for (uint32_t pos = pos0; pos < direct; pos += BLOCK, n++) {
-        k[n] = k_page(plan, u, pos / BLOCK);
-        prefetch[n] = v_page(plan, u, pos / BLOCK);
+        k[n] = k_page(u, pos / BLOCK);
+        prefetch[n] = v_page(u, pos / BLOCK);
     }
     if (n)
         u->kernel->scores(&(ft_attn_scores){.q = sc->q,
@@ -232,11 +231,11 @@ static void row_pages(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *
                       const row_lanes *lanes, const void **v)
 {
     for (uint32_t b = lanes->begin / BLOCK; b * BLOCK < lanes->end; b++)
-        v[b] = u->linear ? v_page(plan, u, lanes->pos0 / BLOCK + b) : sc->page + b * u->page_bytes;
+        v[b] = u->linear ? v_page(u, lanes->pos0 / BLOCK + b) : sc->page + b * u->page_bytes;
     for (uint32_t i = lanes->begin; !u->linear && i < lanes->end; i++) {
         uint32_t at = index_at(u, sc, lanes->row, lanes->pos0 + i);
         ft_attn_token to = {sc->page + i / BLOCK * u->page_bytes, i % BLOCK};
-        ft_attn_token from = {v_page(plan, u, at / BLOCK), at % BLOCK};
+        ft_attn_token from = {v_page(u, at / BLOCK), at % BLOCK};
         ft_attn_token_copy(u->kernel->type, plan->geo.head_dim, true, to, from);
     }
 }
@@ -253,8 +252,8 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
         n_shared &= ~1u; /* the rest must begin at a whole pair */
     uint32_t direct = u->n_pos < u->tail0 ? u->n_pos : u->tail0;
     for (uint32_t b = 0; b * BLOCK < n_shared; b++) {
-        v[b] = v_page(plan, u, pos0 / BLOCK + b);
-        prefetch[b] = next + b * BLOCK < direct ? k_page(plan, u, next / BLOCK + b) : NULL;
+        v[b] = v_page(u, pos0 / BLOCK + b);
+        prefetch[b] = next + b * BLOCK < direct ? k_page(u, next / BLOCK + b) : NULL;
     }
     ft_attn_values args = {.p = sc->s,
                            .nq = u->nq,

@@ -100,8 +100,9 @@ static void fill_layer(layer_op *op, const ft_route_opts *opts, uint32_t il, ft_
     const ft_layer *l = &ft_model_weights(opts->model)->layers[il];
     op->plan = plan;
     op->layer = (ft_attn_layer){
-        .k = opts->store->k[il]->data,
-        .v = opts->store->v[il]->data,
+        .k = opts->store->tiles[il],
+        .v = opts->store->tiles[il] + opts->store->half_bytes,
+        .block_bytes = opts->store->block_bytes,
         .bq = data_of(l->bq),
         .bk = data_of(l->bk),
         .bv = data_of(l->bv),

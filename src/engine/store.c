@@ -32,13 +32,8 @@ bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer)
     return !store->all_rows && ft_model_where_layer(store->model, layer) == 0;
 }
 
-static struct ggml_tensor *new_tensor(const ft_kv_store *store, struct ggml_context *ctx,
-                                      bool tiled)
+static struct ggml_tensor *new_rows(const ft_kv_store *store, struct ggml_context *ctx)
 {
-    size_t page = ft_attn_page_bytes(store->type, store->head_dim);
-    if (tiled)
-        return ggml_new_tensor_1d(ctx, GGML_TYPE_I8,
-                                  (int64_t)(page * store->n_head_kv * store->n_blocks));
     return ggml_new_tensor_2d(ctx, ggml_type_of[store->type],
                               (int64_t)store->n_head_kv * store->head_dim,
                               (int64_t)store->n_blocks * BLOCK);
@@ -56,38 +51,77 @@ static void ask_for_huge_pages(ggml_backend_buffer_t buffer)
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a hint */
 }
 
-static bool make_part(ft_kv_store *store, uint32_t place)
+static uint32_t layers_at(const ft_kv_store *store, uint32_t place)
 {
-    ft_kv_part *part = &store->part[place];
-    ggml_backend_t backend = store->backends->at[place];
-    struct ggml_init_params params = {.mem_size = ggml_tensor_overhead() * 2 * store->n_layer,
-                                      .no_alloc = true};
-    bool any = false, rows = false;
-    for (uint32_t i = 0; i < store->n_layer; i++) {
-        if (ft_model_where_layer(store->model, i) != place)
-            continue;
-        if (!part->ctx && !(part->ctx = ggml_init(params)))
-            return false;
-        bool tiled = ft_kv_store_is_tiled(store, i);
-        store->k[i] = new_tensor(store, part->ctx, tiled);
-        store->v[i] = new_tensor(store, part->ctx, tiled);
-        any = true;
-        rows = rows || !tiled;
-    }
-    if (!any)
-        return true;
-    part->buffer = ggml_backend_alloc_ctx_tensors(part->ctx, backend);
-    if (!part->buffer)
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < store->n_layer; i++)
+        n += ft_model_where_layer(store->model, i) == place;
+    return n;
+}
+
+static bool allocate(ft_kv_part *part, ggml_backend_t backend)
+{
+    part->buffer = part->ctx ? ggml_backend_alloc_ctx_tensors(part->ctx, backend) : NULL;
+    return part->buffer != NULL;
+}
+
+static struct ggml_context *new_context(size_t n_tensors)
+{
+    return ggml_init((struct ggml_init_params){.mem_size = ggml_tensor_overhead() * n_tensors,
+                                               .no_alloc = true});
+}
+
+/* One block of all layers lies together. So a short text needs few pages of the system, which have
+ * to be cleared first: layer by layer, its first block would take two huge pages in each of them. */
+static bool make_tiles(ft_kv_store *store, ft_kv_part *part, uint32_t n_layers)
+{
+    store->half_bytes = ft_attn_page_bytes(store->type, store->head_dim) * store->n_head_kv;
+    store->block_bytes = 2 * store->half_bytes * n_layers;
+    part->ctx = new_context(1);
+    struct ggml_tensor *all =
+        part->ctx ? ggml_new_tensor_1d(part->ctx, GGML_TYPE_I8,
+                                       (int64_t)(store->block_bytes * store->n_blocks))
+                  : NULL;
+    if (!allocate(part, store->backends->at[0]))
         return false;
-    store->any_rows = store->any_rows || rows;
-    store->any_tiled = store->any_tiled || !rows;
+    char *at = all->data;
+    for (uint32_t i = 0; i < store->n_layer; i++)
+        if (ft_kv_store_is_tiled(store, i)) {
+            store->tiles[i] = at;
+            at += 2 * store->half_bytes;
+        }
+    ask_for_huge_pages(part->buffer);
+    store->any_tiled = true;
+    return true;
+}
+
+static bool make_rows(ft_kv_store *store, ft_kv_part *part, uint32_t place)
+{
+    ggml_backend_t backend = store->backends->at[place];
+    part->ctx = new_context(2 * (size_t)store->n_layer);
+    for (uint32_t i = 0; i < store->n_layer && part->ctx; i++)
+        if (ft_model_where_layer(store->model, i) == place) {
+            store->k[i] = new_rows(store, part->ctx);
+            store->v[i] = new_rows(store, part->ctx);
+        }
+    if (!allocate(part, backend))
+        return false;
     if (place)
         ggml_backend_buffer_clear(part->buffer, 0);
     else
         ask_for_huge_pages(part->buffer);
-    if (rows)
-        part->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
-    return !rows || part->galloc;
+    store->any_rows = true;
+    part->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
+    return part->galloc != NULL;
+}
+
+static bool make_part(ft_kv_store *store, uint32_t place)
+{
+    const uint32_t n_layers = layers_at(store, place);
+    if (n_layers == 0)
+        return true;
+    return place == 0 && !store->all_rows ? make_tiles(store, &store->part[place], n_layers)
+                                          : make_rows(store, &store->part[place], place);
 }
 
 ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts)
@@ -103,7 +137,8 @@ ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts)
                            .n_blocks = opts->n_blocks};
     store->k = calloc(hp->n_layer, sizeof(struct ggml_tensor *));
     store->v = calloc(hp->n_layer, sizeof(struct ggml_tensor *));
-    bool ok = store->k && store->v;
+    store->tiles = calloc(hp->n_layer, sizeof *store->tiles);
+    bool ok = store->k && store->v && store->tiles;
     for (uint32_t place = 0; place < opts->backends->n && ok; place++)
         ok = make_part(store, place);
     if (ok && store->any_rows) {
@@ -128,6 +163,7 @@ void ft_kv_store_deinit(ft_kv_store *store)
     }
     free(store->k);
     free(store->v);
+    free(store->tiles);
     free(store->moves);
     free(store->move_of);
     free(store->from);
@@ -174,18 +210,13 @@ size_t ft_kv_store_bytes(const ft_kv_store *store)
 
 static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
 {
-    size_t page = ft_attn_page_bytes(store->type, store->head_dim);
-    struct ggml_tensor *const both[] = {store->k[layer], store->v[layer]};
-    for (uint32_t h = 0; h < store->n_head_kv; h++) {
-        size_t from = ((size_t)(m.src / BLOCK) * store->n_head_kv + h) * page;
-        size_t to = ((size_t)(m.dst / BLOCK) * store->n_head_kv + h) * page;
-        for (int value = 0; value < 2; value++) {
-            char *data = both[value]->data;
-            ft_attn_token_copy(store->type, store->head_dim, value == 1,
-                               (ft_attn_token){data + to, m.dst % BLOCK},
-                               (ft_attn_token){data + from, m.src % BLOCK});
-        }
-    }
+    const size_t page = ft_attn_page_bytes(store->type, store->head_dim);
+    char *const from = store->tiles[layer] + (size_t)(m.src / BLOCK) * store->block_bytes;
+    char *const to = store->tiles[layer] + (size_t)(m.dst / BLOCK) * store->block_bytes;
+    for (uint32_t h = 0; h < 2 * store->n_head_kv; h++) /* K's pages, then V's */
+        ft_attn_token_copy(store->type, store->head_dim, h >= store->n_head_kv,
+                           (ft_attn_token){to + h * page, m.dst % BLOCK},
+                           (ft_attn_token){from + h * page, m.src % BLOCK});
 }
 
 /* Adds a move that happens after the collected ones. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory behind the KV pool: K and V of every layer, at the place of the layer's weights. There
- * are two layouts: tiled, for our CPU kernel (attn_layout.h); and rows [slot][n_head_kv *
- * head_dim], for ggml's operators on any backend. Both take exactly the bytes of the type.
+ * are two layouts: tiled, for our CPU kernel, [block][layer][K, V][n_head_kv] pages (attn_layout.h);
+ * and rows [slot][n_head_kv * head_dim], for ggml's operators on any backend. Both take exactly the
+ * bytes of the type.
  *
  * Moves of rows are collected first, because the memory may be on a device. ft_kv_store_flush
  * carries them out before every pass, in one small graph for each backend.
@@ -35,7 +36,12 @@ typedef struct ft_kv_store {
     bool all_rows;
     ft_kv_type type;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
-    struct ggml_tensor **k, **v; /* [n_layer]; tiled: bytes; rows: [n_head_kv * head_dim, slots] */
+    struct ggml_tensor **k, **v; /* [n_layer] [n_head_kv * head_dim, slots]; tiled: NULL */
+    /* [n_layer] where a tiled layer's K begins in the first block; its V is behind. Rows: NULL. The
+     * next block is block_bytes on. */
+    char **tiles;
+    size_t half_bytes,
+        block_bytes; /* K, or V, of a layer in a block; a block of all tiled layers */
     ft_kv_part part[FT_PLACES_MAX]; /* by place */
     bool any_rows, any_tiled;
     /* [n_moves] collected moves of rows: no dst twice, src as before all of them */

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/secret.h"
-#include "base/workers.h"
 #include "engine/engine_internal.h"
 #include "engine/warm_kept.h"
 
@@ -18,7 +17,6 @@
 #define WARM_ROWS 64
 /* A pass over weights that are read takes seconds, and who drafts for it should know. */
 #define STREAMED_LIMIT_US 20000000
-#define TOUCH_THREADS     16 /* more do not clear memory faster */
 
 static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
 {
@@ -76,33 +74,12 @@ static void prime(ft_engine *engine, const ft_warm *warm)
     }
 }
 
-/* The system clears memory as it is first written: two large pages for each layer in the first pass
- * of all. Here all threads wait for that at the same time, not one by one in each layer. Blocks are
- * given out from the first one on, and nobody has one yet. */
-static void touch_layer(void *ctx, size_t layer, int worker)
-{
-    const ft_kv_store *store = &((const ft_engine *)ctx)->store;
-    (void)worker;
-    if (ft_kv_store_is_tiled(store, (uint32_t)layer))
-        *(volatile char *)store->k[layer]->data = *(volatile char *)store->v[layer]->data = 0;
-}
-
-static void touch_kv(ft_engine *engine)
-{
-    ft_workers *workers = NULL;
-    ft_error err;
-    if (ft_workers_create(engine->backends.n_threads, TOUCH_THREADS, &err, &workers) == FT_OK)
-        ft_workers_run(workers, engine->store.n_layer, touch_layer, engine);
-    ft_workers_destroy(workers);
-}
-
 /* The first pass only reads the weights; its time is not used. */
 static ft_status warm_sizes(ft_engine *engine, const warming *w, ft_error *err)
 {
     const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
     ft_status status = FT_OK;
     engine->warm_cold = true;
-    touch_kv(engine);
     if (!engine->streamed) /* others are read in every pass */
         status = warm_pass(engine, w->seq, 1, engine->backends.n_threads, err);
     engine->warm_cold = false;

@@ -32,6 +32,7 @@ typedef struct setup {
     ft_attn_seg segs[SEQS];
     ft_attn_batch batch;
     ft_attn_layer layer;
+    void *pool; /* of the layer's K and V */
     uint32_t slot[MAX_ROWS], pos[MAX_ROWS];
     float *rope, *q;
     size_t page_bytes;
@@ -92,7 +93,7 @@ static void add_seq(setup *s, uint32_t n_past, uint32_t n, uint32_t first, bool 
 static void fill_pool(setup *s)
 {
     const ft_attn_kernel *plain = ft_attn_kernel_plain(s->type);
-    uint32_t dim = s->geo.head_dim, n_pages = N_BLOCKS * s->geo.n_head_kv;
+    uint32_t dim = s->geo.head_dim;
     float head[MAX_DIM];
     for (uint32_t i = 0; i < s->batch.n_segs; i++)
         for (uint32_t b = 0; b + 1 < s->seq[i].n_block; b++) {
@@ -102,15 +103,17 @@ static void fill_pool(setup *s)
             s->seq[i].block[c] = t;
         }
     s->page_bytes = ft_attn_page_bytes(s->type, dim);
-    s->layer.k = malloc(s->page_bytes * n_pages);
-    s->layer.v = malloc(s->page_bytes * n_pages);
-    memset(s->layer.k, 0xff, s->page_bytes * n_pages); /* not a number, where nothing is written */
-    memset(s->layer.v, 0xff, s->page_bytes * n_pages);
+    const size_t half_bytes = s->page_bytes * s->geo.n_head_kv;
+    s->layer.block_bytes = 4 * half_bytes; /* as if there were another layer */
+    s->pool = malloc(s->layer.block_bytes * N_BLOCKS);
+    memset(s->pool, 0xff, s->layer.block_bytes * N_BLOCKS); /* not a number: nothing is written */
+    s->layer.k = s->pool;
+    s->layer.v = (char *)s->pool + half_bytes;
     for (uint32_t i = 0; i < s->batch.n_segs; i++)
         for (uint32_t t = 0; t < s->seq[i].n_past + s->seq[i].n_pending; t++)
             for (uint32_t h = 0; h < s->geo.n_head_kv; h++) {
                 uint32_t slot = ft_kv_seq_slot(&s->seq[i], t);
-                size_t page = (slot / 16 * s->geo.n_head_kv + h) * s->page_bytes;
+                size_t page = slot / 16 * s->layer.block_bytes + h * s->page_bytes;
                 noise(&s->rng, head, dim);
                 plain->write_k(head, dim, (char *)s->layer.k + page, slot % 16);
                 noise(&s->rng, head, dim);
@@ -160,8 +163,7 @@ static void setup_deinit(setup *s)
     for (uint32_t i = 0; i < s->batch.n_segs; i++)
         ft_kv_seq_deinit(&s->seq[i]);
     ft_kv_deinit(&s->kv);
-    free(s->layer.k);
-    free(s->layer.v);
+    free(s->pool);
     free(s->q);
     free(s->rope);
 }
@@ -222,7 +224,7 @@ static double token_at(const setup *s, bool value, uint32_t slot, uint32_t head,
 {
     uint32_t dim = s->geo.head_dim, lane = slot % 16;
     const char *page = (const char *)(value ? s->layer.v : s->layer.k) +
-                       ((size_t)(slot / 16) * s->geo.n_head_kv + head) * s->page_bytes;
+                       slot / 16 * s->layer.block_bytes + head * s->page_bytes;
     const uint16_t *half = (const uint16_t *)page;
     const int8_t *bytes = (const int8_t *)page + dim / 32 * 16 * 2;
     if (s->type == FT_KV_F16)
