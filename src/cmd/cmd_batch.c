@@ -110,7 +110,7 @@ static ft_status load(batch_app *app, ft_error *err)
         return status;
     if (f->length_most == 0 || f->dry_run)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
-    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device, NULL, NULL};
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device, NULL};
     return ft_cmd_load_model(&draft, err, &app->model, &app->vocab);
 }
 

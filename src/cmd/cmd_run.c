@@ -14,6 +14,7 @@
 #include "bench/prompts.h"
 #include "cmd/cmd.h"
 #include "cmd/dimmed.h"
+#include "cmd/draft_beside.h"
 #include "cmd/gen_flags.h"
 #include "cmd/memory.h"
 #include "cmd/run_meter.h"
@@ -98,19 +99,17 @@ static ft_status check(run_flags *f, ft_error *err)
 
 static bool drafts_by_model(const run_flags *f)
 {
-    return f->edge.opts.draft.budget > 0 && f->edge.opts.draft_by != FT_DRAFT_BY_LOOKUP;
+    return f->draft && f->edge.opts.draft.budget > 0 && f->edge.opts.draft_by != FT_DRAFT_BY_LOOKUP;
 }
 
-/* Each file is opened once. A draft model that is not asked for only has its vocabulary checked. */
-static ft_status load_draft(run_app *app, ft_error *err)
+/* Whether the draft's file has the target's vocabulary. */
+static ft_status check_draft(const run_app *app, ft_error *err)
 {
-    run_flags *f = &app->f;
-    ft_pack_flags *pack = ft_pack_flags_unless(&f->pack, app->memory.on);
-    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, pack, app->vocab};
     ft_vocab *vocab = NULL;
-    ft_status status = drafts_by_model(f) ? ft_cmd_load_model(&draft, err, &app->draft, &vocab)
-                                          : ft_vocab_load(f->draft, err, &vocab);
-    if (status == FT_OK && vocab && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
+    if (app->draft && ft_vocab_is_of(app->vocab, app->draft))
+        return FT_OK;
+    ft_status status = ft_vocab_load(app->f.draft, err, &vocab);
+    if (status == FT_OK && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
         status = ft_error_set(err, FT_PRECONDITION,
                               "run: draft vocabulary (%d tokens) is not the target's (%d): pass a "
                               "draft of the same family with -md",
@@ -119,13 +118,32 @@ static ft_status load_draft(run_app *app, ft_error *err)
     return status;
 }
 
-static ft_status load_target(run_app *app, ft_error *err)
+static ft_status load_under_budget(run_app *app, ft_error *err)
+{
+    const ft_cmd_model draft = {app->f.draft, "loading the draft", &app->f.device_draft, NULL};
+    ft_status status = ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
+    return status == FT_OK && drafts_by_model(&app->f)
+               ? ft_cmd_load_model(&draft, err, &app->draft, NULL)
+               : status;
+}
+
+static ft_status load_models(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    const ft_cmd_model target = {f->target, "loading the target", &f->device, &f->pack, NULL};
-    if (app->memory.on)
-        return ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
-    return ft_cmd_load_model(&target, err, &app->target, &app->vocab);
+    const ft_pack_cache *cache = ft_pack_flags_open(&f->pack);
+    const ft_cmd_model target = {f->target, "loading the target", &f->device, cache};
+    const ft_cmd_model draft = {f->draft, NULL, &f->device_draft, cache};
+    ft_draft_beside beside;
+    ft_error why = {0};
+    const bool drafts = drafts_by_model(f);
+    ft_status status = drafts ? ft_draft_beside_start(&beside, &draft, err) : FT_OK;
+    if (status != FT_OK)
+        return status;
+    status = ft_cmd_load_model(&target, err, &app->target, &app->vocab);
+    const ft_status other = drafts ? ft_draft_beside_join(&beside, &why, &app->draft) : FT_OK;
+    if (status != FT_OK || other == FT_OK)
+        return status;
+    return ft_error_set(err, other, "%s", why.message);
 }
 
 static ft_status load(run_app *app, ft_error *err)
@@ -144,11 +162,11 @@ static ft_status load(run_app *app, ft_error *err)
         return status;
     status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
-        status = load_target(app, err);
+        status = app->memory.on ? load_under_budget(app, err) : load_models(app, err);
     if (status == FT_OK)
         status = ft_template_create(app->vocab, NULL, err, &app->template);
     if (status == FT_OK && f->draft)
-        status = load_draft(app, err);
+        status = check_draft(app, err);
     return status == FT_OK ? ft_edge_flags_find(&f->edge, f->draft, app->draft, err) : status;
 }
 

@@ -89,8 +89,8 @@ ft_status ft_cmd_fallback_plan(ft_cmd_fallback *f, const ft_fallback_flags *flag
 
 static ft_status load(ft_cmd_fallback *f, ft_error *err)
 {
-    const ft_cmd_model target = {f->flags->path, "loading the fallback target", &f->device, f->pack,
-                                 NULL};
+    const ft_cmd_model target = {f->flags->path, "loading the fallback target", &f->device,
+                                 ft_pack_flags_open(f->pack)};
     if (f->memory.on)
         return ft_cmd_memory_load(&f->memory, err, &f->model, &f->vocab);
     return ft_cmd_load_model(&target, err, &f->model, &f->vocab);

@@ -23,7 +23,7 @@ extern const ft_flag_group ft_flags_fallback; /* of ft_fallback_flags */
 typedef struct ft_cmd_fallback {
     const ft_fallback_flags *flags;
     ft_device_opts device; /* the CPU */
-    ft_pack_flags *pack;   /* borrowed; set before the start; NULL: as in ft_cmd_model */
+    ft_pack_flags *pack;   /* borrowed; set before the start; NULL: nothing is kept */
     ft_verifier_opts opts;
     ft_cmd_memory memory;
     ft_model *model;

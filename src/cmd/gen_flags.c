@@ -426,10 +426,11 @@ const char *ft_cmd_device_name(const ft_device_opts *device, char out[128])
 ft_status ft_cmd_load_model(const ft_cmd_model *model, ft_error *err, ft_model **out,
                             ft_vocab **vocab)
 {
+    const ft_progress silent = {0};
     const ft_model_opts opts = {.path = model->path,
-                                .progress = ft_progress_terminal(model->label),
-                                .cache = model->pack ? ft_pack_flags_open(model->pack) : NULL,
-                                .vocab = vocab,
-                                .like = model->like};
+                                .progress =
+                                    model->label ? ft_progress_terminal(model->label) : silent,
+                                .cache = model->cache,
+                                .vocab = vocab};
     return ft_model_load_on(model->device, &opts, err, out);
 }

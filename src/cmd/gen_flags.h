@@ -117,10 +117,9 @@ const char *ft_cmd_device_name(const ft_device_opts *device, char out[128]);
 
 /* A model to load. */
 typedef struct ft_cmd_model {
-    const char *path, *label; /* label: of the progress on the terminal */
+    const char *path, *label; /* label: of the progress on the terminal; NULL: it is not shown */
     const ft_device_opts *device;
-    ft_pack_flags *pack;  /* NULL: its weights are packed at each load */
-    const ft_vocab *like; /* as in ft_model_opts */
+    const ft_pack_cache *cache; /* as in ft_model_opts; borrowed */
 } ft_cmd_model;
 
 /* As ft_model_load_on. vocab: gets the file's vocabulary; NULL: not wanted. */

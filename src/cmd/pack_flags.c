@@ -26,7 +26,7 @@ const ft_pack_cache *ft_pack_flags_open(ft_pack_flags *flags)
 {
     const ft_hub_opts hub = ft_models_opts();
     ft_error err = {0};
-    if (flags->off)
+    if (!flags || flags->off)
         return NULL;
     if (flags->folder)
         return &flags->cache;

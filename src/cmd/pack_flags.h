@@ -26,8 +26,8 @@ extern const ft_flag_group ft_flags_pack; /* of ft_pack_flags */
 /* The flags that a load goes by. NULL under a memory budget: that counts the system's copies of
  * files, too, so nothing is mapped. */
 ft_pack_flags *ft_pack_flags_unless(ft_pack_flags *flags, bool budget);
-/* What a load is to use, borrowed until the close. NULL: nothing is kept, as asked for, or because
- * there is no folder for it: a line of the log says why. */
+/* What a load is to use, borrowed until the close. flags NULL: none. NULL: nothing is kept, as
+ * asked for, or because there is no folder for it: a line of the log says why. */
 const ft_pack_cache *ft_pack_flags_open(ft_pack_flags *flags);
 /* All zeros are legal. */
 void ft_pack_flags_close(ft_pack_flags *flags);

@@ -99,9 +99,6 @@ typedef struct ft_model_opts {
      * for both, so they belong together whatever happens to the path meanwhile. NULL: not
      * wanted. */
     struct ft_vocab **vocab;
-    /* *vocab stays NULL if the file writes its vocabulary in the same bytes as this one's file, as
-     * most drafts do: making one takes a tenth of a second. NULL: it is always made. */
-    const struct ft_vocab *like;
     /* Chooses the matrices that get no memory (model/extents.h), when the file is checked and
      * nothing is allocated. `model` then answers ft_model_hparams, ft_model_get_memory (of all
      * weights) and the functions of model/extents.h; *out is all false at first. An error ends the

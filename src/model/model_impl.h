@@ -20,6 +20,7 @@ struct ft_model {
     int fd;                        /* the file, if weights may be streamed; else -1 */
     ft_file_map map;               /* of the file, if weights lie in it; else empty */
     char *path, *name;             /* name: in full; info has its beginning */
+    uint64_t vocab_written;        /* as ft_vocab_written has it */
 };
 
 /* Fills in what the getters answer about the file, but the fingerprints (model_info.c). The plan is

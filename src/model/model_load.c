@@ -354,6 +354,8 @@ static ft_status open_and_plan(loader *l)
         st = ft_fingerprint_sums(&l->gguf, l->packed.sums);
     if (st == FT_OK)
         st = ft_fingerprint_of(&l->gguf, hp, l->packed.sums, &l->model->info.fingerprint);
+    if (st == FT_OK)
+        st = ft_vocab_written(&l->gguf, &l->model->vocab_written);
     return st == FT_OK ? choose_streamed(l) : st;
 }
 
@@ -402,11 +404,10 @@ static ft_status read_both(loader *l)
 static ft_status fill(loader *l)
 {
     const ft_model_opts *opts = l->opts;
-    const bool made = opts->vocab && !(opts->like && ft_vocab_is_in(opts->like, &l->gguf));
     if (opts->map && l->packed.is && !opts->stream)
         ft_model_map(l->model, &l->gguf);
-    const bool both = made && l->model->map.base;
-    ft_status st = made && !both ? ft_vocab_read(&l->gguf, opts->vocab) : FT_OK;
+    const bool both = opts->vocab && l->model->map.base;
+    ft_status st = opts->vocab && !both ? ft_vocab_read(&l->gguf, opts->vocab) : FT_OK;
     if (st == FT_OK)
         st = allocate(l);
     if (st == FT_OK)

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "model/hparams.h"
 #include "model/llama_calls.h"
+#include "model/model_impl.h"
 #include "model/packed_file.h"
 #include "model/tokenizer_check.h"
 #include "model/vocab_impl.h"
@@ -243,10 +244,16 @@ static bool is_of_tokens(const char *key)
     return strncmp(key, "tokenizer.", 10) == 0 && strcmp(key, "tokenizer.chat_template") != 0;
 }
 
-bool ft_vocab_is_in(const ft_vocab *v, const ft_gguf *gguf)
+ft_status ft_vocab_written(ft_gguf *gguf, uint64_t *out)
 {
-    uint64_t written;
-    return ft_keys_hash(gguf->ctx, is_of_tokens, &written) == FT_OK && written == v->written;
+    return ft_keys_hash(gguf->ctx, is_of_tokens, out) == FT_OK
+               ? gguf->st
+               : ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
+}
+
+bool ft_vocab_is_of(const ft_vocab *v, const ft_model *model)
+{
+    return model->vocab_written == v->written;
 }
 
 ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
@@ -259,8 +266,8 @@ ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
     if (!v)
         return ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
     st = load(gguf, v);
-    if (st == FT_OK && ft_keys_hash(gguf->ctx, is_of_tokens, &v->written) != FT_OK)
-        st = ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
+    if (st == FT_OK)
+        st = ft_vocab_written(gguf, &v->written);
     if (st == FT_OK)
         *out = v;
     else

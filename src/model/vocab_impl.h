@@ -34,9 +34,8 @@ struct ft_vocab {
  * *out. libllama gets the metadata that the checks saw, and reads no file. Returns gguf->st. */
 FT_WARN_UNUSED ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out);
 
-/* Whether an open file writes its vocabulary in the same bytes as the one that this was made of. It
- * has the same fingerprint then. */
-bool ft_vocab_is_in(const ft_vocab *vocab, const ft_gguf *gguf);
+/* Hash of the bytes in which an open file writes its vocabulary. Returns gguf->st. */
+FT_WARN_UNUSED ft_status ft_vocab_written(ft_gguf *gguf, uint64_t *out);
 
 /* Returns the longest special token that text[0..n) begins with; NULL: none. *open: the whole text
  * is the beginning of a longer one. */
