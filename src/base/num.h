@@ -21,6 +21,11 @@ static inline uint32_t ft_max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+static inline double ft_clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 /* Adds a sample to a running mean of positive samples, with the weight `share`. The first sample
  * becomes the mean. */
 static inline void ft_smooth(double *mean, double sample, double share)

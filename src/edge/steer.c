@@ -203,6 +203,7 @@ void ft_steer_heard(ft_steer *s, const ft_msg_hints *hints)
 {
     s->hint_no_trees = hints->no_trees;
     ft_control_saw_price(&s->control, hints->row_price / 1e3);
+    ft_control_saw_hint(&s->control, hints->token_us);
 }
 
 void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,

@@ -71,8 +71,8 @@ static struct ggml_context *new_context(size_t n_tensors)
                                                .no_alloc = true});
 }
 
-/* One block of all layers lies together. So a short text needs few pages of the system, which have
- * to be cleared first: layer by layer, its first block would take two huge pages in each of them. */
+/* One block of all layers lies together. So a short text needs few pages of the system, which must
+ * be cleared first: layer by layer, its first block would take two huge pages in each of them. */
 static bool make_tiles(ft_kv_store *store, ft_kv_part *part, uint32_t n_layers)
 {
     store->half_bytes = ft_attn_page_bytes(store->type, store->head_dim) * store->n_head_kv;

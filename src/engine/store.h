@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory behind the KV pool: K and V of every layer, at the place of the layer's weights. There
- * are two layouts: tiled, for our CPU kernel, [block][layer][K, V][n_head_kv] pages (attn_layout.h);
- * and rows [slot][n_head_kv * head_dim], for ggml's operators on any backend. Both take exactly the
- * bytes of the type.
+ * are two layouts: tiled, for our CPU kernel, [block][layer][K, V][n_head_kv] pages of
+ * attn_layout.h; and rows [slot][n_head_kv * head_dim], for ggml's operators on any backend. Both
+ * take exactly the bytes of the type.
  *
  * Moves of rows are collected first, because the memory may be on a device. ft_kv_store_flush
  * carries them out before every pass, in one small graph for each backend.

@@ -6,17 +6,20 @@
 // with a constraint for each text. Its Lagrangian counts each token of a text 1 plus the text's
 // multiplier (Boyd and Vandenberghe, Convex Optimization, 5.1). A multiplier grows while its
 // constraint is violated. Here it is in proportion to the tokens that the text lacks. Texts that
-// lack none then draft less, and passes get shorter. Pure, no state.
+// lack none then draft less, and passes get shorter. A token of a text that has more than it should
+// counts a little less. Both must be weak: large and small trees in turn bring fewer tokens than
+// middle ones with as many rows. Pure, no state.
 #include "sched/price.h"
 
 #include <math.h>
 
+#include "base/num.h"
 #include "sched/tuning.h"
 
 #define TUNE (ft_sched_tune->price)
 
 #define PRICE_MOST  0.99 /* no drafted token is worth more than that */
-#define WEIGHT_MOST 10   /* a text that cannot be saved does not keep all others from drafting */
+#define WEIGHT_MOST 10.0 /* a text that cannot be saved does not keep all others from drafting */
 
 void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us)
 {
@@ -43,12 +46,14 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
 
 double ft_price_weight(double lacks_tok)
 {
-    return fmin(1 + TUNE.press * fmax(lacks_tok, 0), WEIGHT_MOST);
+    const double weight =
+        lacks_tok > 0 ? 1 + TUNE.press * lacks_tok : 1 / (1 - TUNE.ease * lacks_tok);
+    return ft_clamp(weight, 1 / WEIGHT_MOST, WEIGHT_MOST);
 }
 
 double ft_price_for(double price, double weight, double others)
 {
-    return fmin(price * others / weight, PRICE_MOST);
+    return fmin(price * ft_clamp(others, 1 / WEIGHT_MOST, WEIGHT_MOST) / weight, PRICE_MOST);
 }
 
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

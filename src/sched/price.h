@@ -28,7 +28,7 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
                     const ft_price_speed *speed);
 
 /* What a token counts of a text that lacks so many tokens of what it should have by its promise.
- * At least 1, which is that of a text that lacks none, or has no promise. */
+ * < 0: it has more. Within [1/10, 10]; 1 for what it should have, and without a promise. */
 double ft_price_weight(double lacks_tok);
 /* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of
  * the other texts' tokens. */

@@ -278,7 +278,7 @@ ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
     const ft_verifier *v = s->verifier;
     const double others =
         v->priced.n > 1 ? (v->priced.weights - s->slo.weight) / (v->priced.n - 1) : 1;
-    const double price = ft_price_for(v->row_price, s->slo.weight, fmax(others, 1));
+    const double price = ft_price_for(v->row_price, s->slo.weight, others);
     return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};
 }

@@ -215,14 +215,17 @@ static bool runs_too_slow(const ft_control *c, const ft_control_room *room)
 }
 
 /* Whether to draft although a run looks better: it would not keep what was promised, and a tree
- * may, because it brings several tokens at once. What rows cost others does not count. If the run
- * keeps the promise with little to spare, the tree must look as if it kept it, too. */
+ * may, because it brings several tokens at once. What rows cost others does not count. How slow
+ * trees look is believed when some were sent: before, only they can tell. If the run keeps the
+ * promise with little to spare, the tree must look as if it kept it, too. */
 static bool must_draft(const ft_control *c, const ft_control_room *room, const tree *best)
 {
     const double token_us = ft_control_token_us(c), promised_us = room->promised_us;
     const double tokens = ft_control_tokens_of(ft_control_miss(c), best->budget, best->depth);
     const double most_us = token_us > promised_us ? MODES.must * token_us : promised_us;
-    return runs_too_slow(c, room) &&
+    if (!runs_too_slow(c, room))
+        return false;
+    return c->trees.n < MODES.must_trees ||
            ft_control_cycle_us(c, best->budget, best->depth) < most_us * tokens;
 }
 
@@ -348,7 +351,7 @@ static bool offer_probes(ft_control *c, const ft_control_offer *o, double tokens
 ft_control_choice ft_control_take(ft_control *c, const ft_control_offer *o)
 {
     const double token_us = ft_control_token_us(c), tokens = worth(c, o->tokens, o->nodes);
-    if (token_us <= 0)
+    if (c->run_us <= 0 && c->verify.n == 0)
         return first_run(c);
     const double round_us = c->rtt_us + fmax(ft_control_verify_us(c, o->nodes), token_us);
     const bool pays = enter(c) * round_us < tokens * token_us;

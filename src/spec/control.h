@@ -156,6 +156,9 @@ void ft_control_saw_shadow(ft_control *control, uint32_t nodes, uint32_t depth, 
                            int64_t us);
 /* The price of a row in a pass, in tokens of others, [0, 1] (sched/price.h): from each verdict. */
 void ft_control_saw_price(ft_control *control, double price);
+/* A token of a run, as the server says with any verdict, also with one whose times tell nothing, as
+ * after reading a prompt. 0: it does not say. It counts while nothing else is known. */
+void ft_control_saw_hint(ft_control *control, uint32_t token_us);
 /* A round-trip time was measured elsewhere. */
 void ft_control_saw_rtt(ft_control *control, int64_t us);
 

@@ -316,6 +316,12 @@ void ft_control_saw_price(ft_control *c, double price)
     c->price = ft_clamp(price, 0, PRICE_MOST);
 }
 
+void ft_control_saw_hint(ft_control *c, uint32_t token_us)
+{
+    if (c->verify.n == 0 && c->run_us <= 0)
+        c->hint_us = token_us;
+}
+
 void ft_control_saw_rtt(ft_control *c, int64_t us)
 {
     if (us >= 0)

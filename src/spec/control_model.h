@@ -8,11 +8,6 @@
 
 #include "spec/control.h"
 
-static inline double ft_clamp(double x, double low, double high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 /* Of a line; never negative. */
 double ft_control_line_at(const ft_control_line *line, double x);
 /* The chance that a level with one node is missed. */

@@ -86,6 +86,8 @@
     T(g, REAL, SCALED, keeps, 0.8, "share of a token's promised time that a run may take")      \
     /* half not met, double not met */                                                          \
     T(g, REAL, SCALED, must, 1.5, "times slower than a run a tree may look that must be tried") \
+    /* half not met, double not met */                                                          \
+    T(g, COUNT, SCALED, must_trees, 4, "trees sent until it is believed how slow they look")    \
     /* half not met, double not met */
 
 /* control.c: what is tried although the estimates say no. */

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "sched/price.h"
+#include "sched/tuning.h"
 
 #define S 1000000 /* us */
 
@@ -112,16 +113,20 @@ static void test_speed(void **state)
 static void test_weights(void **state)
 {
     (void)state;
-    assert_true(ft_price_weight(-100) == 1 && ft_price_weight(0) == 1);
-    assert_true(ft_price_weight(1e9) == 10);
+    assert_true(ft_price_weight(0) == 1);
+    assert_true(ft_price_weight(1e9) == 10 && ft_price_weight(-1e9) == 0.1);
+    assert_float_equal(ft_price_weight(4), 1 + 4 * ft_sched_tune->price.press, 1e-9);
+    assert_float_equal(ft_price_weight(-4), 1 / (1 + 4 * ft_sched_tune->price.ease), 1e-9);
     assert_float_equal(ft_price_for(0.3, 1, 1), 0.3, 1e-9);
     assert_float_equal(ft_price_for(0.3, 2, 1), 0.15, 1e-9);
     assert_float_equal(ft_price_for(0.3, 1, 2), 0.6, 1e-9);
     assert_float_equal(ft_price_for(0.3, 5, 5), 0.3, 1e-9);
     assert_true(ft_price_for(0.3, 1, 5) == 0.99);
+    assert_float_equal(ft_price_for(0.3, 1, 0), 0.03, 1e-9); /* nobody's tokens count nothing */
     for (double lacks = 0.1; lacks < 1000; lacks *= 2)
-        assert_true(ft_price_weight(lacks) > 1 &&
-                    ft_price_weight(lacks) >= ft_price_weight(lacks / 2));
+        assert_true(ft_price_weight(lacks) > 1 && ft_price_weight(-lacks) < 1 &&
+                    ft_price_weight(lacks) >= ft_price_weight(lacks / 2) &&
+                    ft_price_weight(-lacks) <= ft_price_weight(-lacks / 2));
 }
 
 int main(void)

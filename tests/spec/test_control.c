@@ -657,6 +657,54 @@ static void test_promised_first(void **state)
     assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_first);
 }
 
+/* The first verdict's times told nothing, but its hint says what a token of a run takes: a run that
+ * is fast enough is measured first, and one that is too slow is not. */
+static void test_promised_hint(void **state)
+{
+    const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
+    const ft_control_room room = {.nodes = 16, .depth = 4, .promised_us = 100000};
+    ft_control c;
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        ft_control_init(&c, &opts);
+        ft_control_saw_price(&c, 0.05);
+        ft_control_saw_hint(&c, slow ? 120000 : 40000);
+        assert_true(ft_control_choose(&c, &room).speculate == slow);
+        ft_control_saw_run(&c, 4, 4 * 70000, 70000);
+        ft_control_saw_hint(&c, 500000); /* more is known now */
+        assert_float_equal(ft_control_token_us(&c), 70000, 1);
+    }
+}
+
+/* Of whose trees none is accepted: where runs are too slow, so many are sent before it is believed
+ * that trees are slower still. */
+static void test_promised_young(void **state)
+{
+    const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
+    const ft_control_room room = {.nodes = 16, .depth = 4, .promised_us = 90000};
+    uint32_t trees = 0;
+    ft_control c;
+    (void)state;
+    ft_control_init(&c, &opts);
+    ft_control_saw_hint(&c, 100000);
+    while (c.trees.n < ft_spec_tune->modes.must_trees) {
+        const ft_control_choice choice = ft_control_choose(&c, &room);
+        assert_true(choice.speculate);
+        ft_control_saw_draft(&c, choice.depth, choice.depth, 5000 * choice.depth);
+        ft_control_saw_round(&c, &(ft_control_round){.nodes = choice.budget,
+                                                     .depth = choice.depth,
+                                                     .draft_us = 5000 * choice.depth,
+                                                     .wait_us = 270000,
+                                                     .queue_us = 50000,
+                                                     .verify_us = 200000,
+                                                     .rtt_us = 20000,
+                                                     .hint_token_us = 100000});
+        trees++;
+    }
+    assert_true(trees >= ft_spec_tune->modes.must_trees);
+    assert_false(ft_control_choose(&c, &room).speculate);
+}
+
 static void test_room(void **state)
 {
     life l;
@@ -761,6 +809,8 @@ int main(void)
         cmocka_unit_test(test_drafts_long),
         cmocka_unit_test(test_promised),
         cmocka_unit_test(test_promised_first),
+        cmocka_unit_test(test_promised_hint),
+        cmocka_unit_test(test_promised_young),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),
         cmocka_unit_test(test_length_of_runs),
