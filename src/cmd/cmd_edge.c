@@ -111,10 +111,10 @@ static ft_pack_flags *pack_of(edge_app *app)
 static ft_status load_draft(edge_app *app, ft_error *err)
 {
     const edge_flags *f = &app->f;
-    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device,
-                                ft_pack_flags_open(pack_of(app))};
     if (!f->draft || f->edge.opts.draft.budget == 0 || f->edge.opts.draft_by == FT_DRAFT_BY_LOOKUP)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
+    const ft_cmd_model draft = {f->draft, "loading the draft", &f->device,
+                                ft_pack_flags_open(pack_of(app))};
     return ft_cmd_load_model(&draft, err, &app->draft, &app->vocab);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken run: target and draft model in one process, no network. With a prompt it streams the
 // answer, without one it chats on the terminal. The main thread generates; the verifier has a
-// thread of its own, which takes no signals.
+// thread of its own, which takes no signals. At the start one more thread loads the draft.
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ static bool drafts_by_model(const run_flags *f)
     return f->draft && f->edge.opts.draft.budget > 0 && f->edge.opts.draft_by != FT_DRAFT_BY_LOOKUP;
 }
 
-/* Whether the draft's file has the target's vocabulary. */
+/* FT_PRECONDITION: the draft's file has another vocabulary than the target's. */
 static ft_status check_draft(const run_app *app, ft_error *err)
 {
     ft_vocab *vocab = NULL;
@@ -118,29 +118,34 @@ static ft_status check_draft(const run_app *app, ft_error *err)
     return status;
 }
 
-static ft_status load_under_budget(run_app *app, ft_error *err)
+static bool is_on_cpu(const ft_device_opts *where)
 {
-    const ft_cmd_model draft = {app->f.draft, "loading the draft", &app->f.device_draft, NULL};
-    ft_status status = ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
-    return status == FT_OK && drafts_by_model(&app->f)
-               ? ft_cmd_load_model(&draft, err, &app->draft, NULL)
-               : status;
+    ft_devices devices;
+    ft_error err;
+    return !where->rpc && ft_devices_open(where, &err, &devices) == FT_OK && devices.n == 0;
 }
 
+/* Both models at the same time, if both are for the CPU. Where layers go to devices, the draft must
+ * find what the target has left of them. Under a memory budget one load after another needs less. */
 static ft_status load_models(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    const ft_pack_cache *cache = ft_pack_flags_open(&f->pack);
+    const ft_pack_cache *cache = ft_pack_flags_open(ft_pack_flags_unless(&f->pack, app->memory.on));
     const ft_cmd_model target = {f->target, "loading the target", &f->device, cache};
-    const ft_cmd_model draft = {f->draft, NULL, &f->device_draft, cache};
+    ft_cmd_model draft = {f->draft, NULL, &f->device_draft, cache};
     ft_draft_beside beside;
     ft_error why = {0};
-    const bool drafts = drafts_by_model(f);
-    ft_status status = drafts ? ft_draft_beside_start(&beside, &draft, err) : FT_OK;
-    if (status != FT_OK)
-        return status;
-    status = ft_cmd_load_model(&target, err, &app->target, &app->vocab);
-    const ft_status other = drafts ? ft_draft_beside_join(&beside, &why, &app->draft) : FT_OK;
+    const bool drafts = drafts_by_model(f),
+               both = drafts && !app->memory.on && is_on_cpu(&f->device) &&
+                      is_on_cpu(&f->device_draft) &&
+                      ft_draft_beside_start(&beside, &draft, &why) == FT_OK;
+    ft_status status = app->memory.on
+                           ? ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab)
+                           : ft_cmd_load_model(&target, err, &app->target, &app->vocab);
+    const ft_status other = both ? ft_draft_beside_join(&beside, &why, &app->draft) : FT_OK;
+    draft.label = "loading the draft";
+    if (status == FT_OK && drafts && !both)
+        return ft_cmd_load_model(&draft, err, &app->draft, NULL);
     if (status != FT_OK || other == FT_OK)
         return status;
     return ft_error_set(err, other, "%s", why.message);
@@ -162,7 +167,7 @@ static ft_status load(run_app *app, ft_error *err)
         return status;
     status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
-        status = app->memory.on ? load_under_budget(app, err) : load_models(app, err);
+        status = load_models(app, err);
     if (status == FT_OK)
         status = ft_template_create(app->vocab, NULL, err, &app->template);
     if (status == FT_OK && f->draft)

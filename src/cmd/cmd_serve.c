@@ -324,13 +324,13 @@ static ft_status plan_memory(serve_app *app, serve_flags *f, ft_error *err)
 static ft_status load(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_status status = plan_memory(app, f, err);
+    if (status != FT_OK)
+        return status;
     const ft_pack_cache *cache = ft_pack_flags_open(ft_pack_flags_unless(&f->pack, app->memory.on));
     const ft_cmd_model target = {f->model, "loading", &f->device, cache};
     const ft_cmd_model draft = {f->draft, "loading the draft", &f->device_draft, cache};
-    if (status == FT_OK && app->memory.on)
-        status = ft_cmd_memory_load(&app->memory, err, &app->model, &app->vocab);
-    else if (status == FT_OK)
-        status = ft_cmd_load_model(&target, err, &app->model, &app->vocab);
+    status = app->memory.on ? ft_cmd_memory_load(&app->memory, err, &app->model, &app->vocab)
+                            : ft_cmd_load_model(&target, err, &app->model, &app->vocab);
     if (status == FT_OK && f->offer_draft) {
         status = ft_cmd_offer_open(f->offer_draft, app->vocab, err, &app->offer);
         f->server.offer = &app->offer;

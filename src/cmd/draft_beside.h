@@ -19,8 +19,8 @@ typedef struct ft_draft_beside {
     pthread_t thread;
 } ft_draft_beside;
 
-/* Starts to load it. What `model` borrows, and *beside, must stay until the join, which this owes
- * unless it fails. FT_EXHAUSTED: there is no thread. */
+/* Starts to load it. *beside and what `model` borrows must stay until the join. The caller owes a
+ * join unless this fails. FT_EXHAUSTED: there is no thread. */
 FT_WARN_UNUSED ft_status ft_draft_beside_start(ft_draft_beside *beside, const ft_cmd_model *model,
                                                ft_error *err);
 /* Waits until it is loaded. *out, which the caller destroys, is NULL on failure. Errors as

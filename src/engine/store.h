@@ -37,11 +37,9 @@ typedef struct ft_kv_store {
     ft_kv_type type;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
     struct ggml_tensor **k, **v; /* [n_layer] [n_head_kv * head_dim, slots]; tiled: NULL */
-    /* [n_layer] where a tiled layer's K begins in the first block; its V is behind. Rows: NULL. The
-     * next block is block_bytes on. */
-    char **tiles;
-    size_t half_bytes,
-        block_bytes; /* K, or V, of a layer in a block; a block of all tiled layers */
+    char **tiles;                /* [n_layer] K of a tiled layer in the first block; rows: NULL */
+    size_t half_bytes;           /* of K in a block of a layer; V lies behind it, and is as large */
+    size_t block_bytes;          /* of a block: from its K to that of the next block */
     ft_kv_part part[FT_PLACES_MAX]; /* by place */
     bool any_rows, any_tiled;
     /* [n_moves] collected moves of rows: no dst twice, src as before all of them */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's packed file in a cache. What is there is as untrusted as any model file: it is loaded
 // by the same reader, with the same checks and hashes, and must say that it is of the content that
-// was asked for. A file that fails is made anew. Stateless; one call is one thread.
+// was asked for. A file that fails is made anew. The only state is a lock; any thread.
 #include "model/model_kept.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -186,12 +187,11 @@ static ft_model *make_and_load(const ft_kept *kept, uint64_t key, const ft_opene
     return model;
 }
 
-ft_model *ft_kept_make(const ft_kept *kept, const ft_opened *opened)
+static ft_model *make_alone(const ft_kept *kept, const ft_opened *opened)
 {
     const ft_model_opts *opts = kept->opts;
     ft_error err = {0};
-    if (!goes_with_cache(opts) || opened->planned->info.packed_file ||
-        !packs_any(&opened->planned->plan))
+    if (opened->planned->info.packed_file || !packs_any(&opened->planned->plan))
         return NULL;
     const bool known = kept->content && ft_content_state_of(opened->gguf) == kept->state;
     const uint64_t content = known ? kept->content : find_content(opts, opened->gguf, &err),
@@ -202,5 +202,18 @@ ft_model *ft_kept_make(const ft_kept *kept, const ft_opened *opened)
     if (!model)
         FT_LOGW("model", "packed weights are not kept: each start packs them why=\"%s\"",
                 err.message);
+    return model;
+}
+
+/* Loads of one process make their files one after another: each must see what the others take of
+ * the folder's bound. */
+ft_model *ft_kept_make(const ft_kept *kept, const ft_opened *opened)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    if (!goes_with_cache(kept->opts)) /* so it is with the file that is made: it is loaded below */
+        return NULL;
+    pthread_mutex_lock(&making);
+    ft_model *model = make_alone(kept, opened);
+    pthread_mutex_unlock(&making);
     return model;
 }

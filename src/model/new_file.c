@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,18 @@ static bool give_name(ft_new_file *file)
     return false;
 }
 
+/* The process's umask, which can only be read by changing it. Two threads at once could leave it
+ * changed. */
+static mode_t file_mask(void)
+{
+    static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&reading);
+    const mode_t mask = umask(0);
+    umask(mask);
+    pthread_mutex_unlock(&reading);
+    return mask;
+}
+
 static ft_status create(const char *in, const char *out, bool named, ft_error *err,
                         ft_new_file *file)
 {
@@ -65,9 +78,7 @@ static ft_status create(const char *in, const char *out, bool named, ft_error *e
         ft_buf_deinit(&file->temp);
         return FT_IO;
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(file->fd, 0666 & ~mask); /* it is private at first */
+    fchmod(file->fd, 0666 & ~file_mask()); /* it is private at first */
     return FT_OK;
 }
 

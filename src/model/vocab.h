@@ -49,8 +49,8 @@ bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
  * tokens. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 /* Whether a model's file writes its vocabulary in the same bytes as the file that this was made of,
- * as most drafts' files do. Then the fingerprints are equal, and making another one, which takes a
- * tenth of a second, tells nothing. */
+ * as most drafts' files do. If so, the fingerprints are equal, and the model's vocabulary need not
+ * be made, which takes a tenth of a second. Neither is NULL; any thread. */
 bool ft_vocab_is_of(const ft_vocab *vocab, const struct ft_model *model);
 
 /* When to give up a long text. Looked at between its pieces, some milliseconds apart. */

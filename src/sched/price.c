@@ -6,9 +6,10 @@
 // with a constraint for each text. Its Lagrangian counts each token of a text 1 plus the text's
 // multiplier (Boyd and Vandenberghe, Convex Optimization, 5.1). A multiplier grows while its
 // constraint is violated. Here it is in proportion to the tokens that the text lacks. Texts that
-// lack none then draft less, and passes get shorter. A token of a text that has more than it should
-// counts a little less. Both must be weak: large and small trees in turn bring fewer tokens than
-// middle ones with as many rows. Pure, no state.
+// lack none then draft less, and passes get shorter. Another rule is ours, and not of the
+// Lagrangian: a token of a text with a lead on its promise counts less than 1, as it has time to
+// spare. Both rules must be weak: large and small trees in turn bring fewer tokens than middle ones
+// with as many rows. Pure, no state.
 #include "sched/price.h"
 
 #include <math.h>

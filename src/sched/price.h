@@ -31,7 +31,7 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
  * < 0: it has more. Within [1/10, 10]; 1 for what it should have, and without a promise. */
 double ft_price_weight(double lacks_tok);
 /* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of
- * the other texts' tokens. */
+ * the other texts' tokens, taken as within the bounds of ft_price_weight. */
 double ft_price_for(double price, double weight, double others);
 
 /* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of

@@ -61,12 +61,12 @@
     /* half not met, double not met */
 
 /* price.c. */
-#define FT_SCHED_TUNING_PRICE(T, g)                                                             \
-    T(g, REAL, SCALED, speed_s, 1.0, "s in which an old speed of the texts counts a third")     \
-    /* half not met, double not met */                                                          \
+#define FT_SCHED_TUNING_PRICE(T, g)                                                              \
+    T(g, REAL, SCALED, speed_s, 1.0, "s in which an old speed of the texts counts a third")      \
+    /* half not met, double not met */                                                           \
     T(g, REAL, SCALED, press, 0.25, "what a token of a text counts more for each that it lacks") \
-    /* half not met, double not met */                                                          \
-    T(g, REAL, SCALED, ease, 0.06, "...and a token of a text that has more, less for each")     \
+    /* half not met, double not met */                                                           \
+    T(g, REAL, SCALED, ease, 0.06, "...and a token of a text that has more, less for each")      \
     /* half not met, double not met */
 
 /* heads.c. Tokens/s without it: -4.5 % head good. */

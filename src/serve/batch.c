@@ -263,21 +263,23 @@ static void price(ft_verifier *v, int64_t now_us)
             continue;
         plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
         b->needs[i].session->slo.weight = ft_slo_weight(b->needs[i].session, now_us);
+        b->needs[i].session->slo.priced = v->priced.number + 1;
         weights += b->needs[i].session->slo.weight;
         n++;
     }
     if (n > 0) { /* a pass of prompts says nothing */
         ft_price_saw(&v->speed, v->stats.tokens, now_us);
         v->row_price = ft_price_row(&v->cost, &plain, n, &v->speed);
-        v->priced = (ft_priced){n, weights};
+        v->priced = (ft_priced){n, weights, v->priced.number + 1};
     }
 }
 
 ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
-    const double others =
-        v->priced.n > 1 ? (v->priced.weights - s->slo.weight) / (v->priced.n - 1) : 1;
+    const bool among = v->priced.n > 0 && s->slo.priced == v->priced.number;
+    const uint32_t n = v->priced.n - among;
+    const double others = n > 0 ? (v->priced.weights - among * s->slo.weight) / n : 1;
     const double price = ft_price_for(v->row_price, s->slo.weight, others);
     return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};

@@ -98,9 +98,10 @@ typedef struct ft_sess_times {
 
 /* The session's promise and the gain of its rounds (slo.c). */
 typedef struct ft_sess_slo {
-    uint32_t class; /* FT_SLO_NONE: no promise */
-    ft_gain gain;   /* of its rounds */
-    double weight;  /* of its tokens in the price of a row, when it last waited; 1 at first */
+    uint32_t class;  /* FT_SLO_NONE: no promise */
+    ft_gain gain;    /* of its rounds */
+    double weight;   /* of its tokens in the price of a row, when it last waited; 1 at first */
+    uint64_t priced; /* the last pricing that it was part of (ft_priced.number); 0: none */
     /* With a promise, while a round is under way: */
     int64_t due_us;    /* when its verdict is due */
     int64_t owed_us;   /* when the promised speed requires more text */

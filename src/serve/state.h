@@ -85,7 +85,8 @@ typedef struct ft_sess_batch {
 /* The texts whose wait for a pass gave rows their price. All-zero: there were none. */
 typedef struct ft_priced {
     uint32_t n;
-    double weights; /* of their tokens, summed (sched/price.h) */
+    double weights;  /* of their tokens, summed (sched/price.h) */
+    uint64_t number; /* of this pricing, from 1 */
 } ft_priced;
 
 /* The served model, as clients see it. */

@@ -72,6 +72,7 @@ typedef struct ft_control {
     bool running;           /* runs, not trees */
     uint32_t budget, depth; /* of the best tree */
     bool probe_sloped;      /* what the last probe assumed */
+    uint32_t must_tried;    /* trees that were tried because runs are slower than promised */
     /* Time of shadows, and time that probes were expected to lose, less the share that is
      * allowed; and all time so far. */
     double shadow_us, probe_us, past_us;
@@ -83,8 +84,8 @@ typedef struct ft_control_room {
     uint32_t depth;   /* levels at most; 0: no drafting now */
     int64_t spent_us; /* since the mark of the last verdict; 0: not known */
     /* A token of the text may take so long by the speed that was asked for; 0: none was. Slower
-     * runs are not chosen, unless trees look much slower still. ft_control_choose alone looks at
-     * it. */
+     * runs are not chosen, unless some trees were tried and look much slower still.
+     * ft_control_choose alone looks at it. */
     double promised_us;
 } ft_control_room;
 
@@ -156,8 +157,9 @@ void ft_control_saw_shadow(ft_control *control, uint32_t nodes, uint32_t depth, 
                            int64_t us);
 /* The price of a row in a pass, in tokens of others, [0, 1] (sched/price.h): from each verdict. */
 void ft_control_saw_price(ft_control *control, double price);
-/* A token of a run, as the server says with any verdict, also with one whose times tell nothing, as
- * after reading a prompt. 0: it does not say. It counts while nothing else is known. */
+/* A token of a run, as the server says with any answer, also with a verdict whose times tell
+ * nothing, as after reading a prompt. 0: it does not say. Only the first one counts: later ones are
+ * those of rounds. It does not count where only a warm-up has told what passes take. */
 void ft_control_saw_hint(ft_control *control, uint32_t token_us);
 /* A round-trip time was measured elsewhere. */
 void ft_control_saw_rtt(ft_control *control, int64_t us);

@@ -318,7 +318,7 @@ void ft_control_saw_price(ft_control *c, double price)
 
 void ft_control_saw_hint(ft_control *c, uint32_t token_us)
 {
-    if (c->verify.n == 0 && c->run_us <= 0)
+    if (token_us > 0 && c->hint_us <= 0 && (c->verify.n == 0 || c->run_us > 0))
         c->hint_us = token_us;
 }
 

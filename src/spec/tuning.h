@@ -87,7 +87,7 @@
     /* half not met, double not met */                                                          \
     T(g, REAL, SCALED, must, 1.5, "times slower than a run a tree may look that must be tried") \
     /* half not met, double not met */                                                          \
-    T(g, COUNT, SCALED, must_trees, 4, "trees sent until it is believed how slow they look")    \
+    T(g, COUNT, SCALED, must_trees, 4, "trees tried until it is believed how slow they look")   \
     /* half not met, double not met */
 
 /* control.c: what is tried although the estimates say no. */
