@@ -17,6 +17,7 @@
 #include "bench/capacity_plot.h"
 #include "bench/capacity_report.h"
 #include "sched/sched.h"
+#include "sched/tuning.h"
 #include "bench/capacity_search.h"
 
 #define CONTEXT_MARGIN 64   /* tokens of a text besides prompt, answer and draft */
@@ -26,7 +27,7 @@
 #define GUESS          0.8  /* first guess, of the rate while learning: promises cost something */
 #define ENOUGH         0.95 /* of a probe's tokens: texts are not all equally fast */
 #define DRAFT_TEXTS    64   /* that the draft model's memory holds at once */
-#define RECOVERS_S     30.0 /* three times what a refusing server needs to forget most of it */
+#define RECOVERS       3.0  /* times what a refusing server needs to forget most of it */
 #define PLANE_EIGHTHS  9    /* of the capacity: devices whose rounds are drawn */
 
 /* Numbers of devices of a sweep, in eighths of the capacity. Finer steps differ by chance. */
@@ -244,7 +245,7 @@ static ft_status probe(capacity *x, const trial *t, ft_error *err, ft_bench_capa
     one.n_classes = o.n_classes;
     *out = ft_bench_capacity_probe_of(&one, n, &r);
     if (ways[t->w].ask && out->slow_texts > 0)
-        x->recovered_s[t->w] = ft_bench_now_s() + RECOVERS_S;
+        x->recovered_s[t->w] = ft_bench_now_s() + RECOVERS * ft_sched_tune->admit.behind_s;
     return status;
 }
 

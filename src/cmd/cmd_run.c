@@ -126,7 +126,8 @@ static bool is_on_cpu(const ft_device_opts *where)
 }
 
 /* Both models at the same time, if both are for the CPU. Where layers go to devices, the draft must
- * find what the target has left of them. Under a memory budget one load after another needs less. */
+ * find what the target has left of them. Under a memory budget one load after the other needs
+ * less. */
 static ft_status load_models(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;

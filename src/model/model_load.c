@@ -354,8 +354,6 @@ static ft_status open_and_plan(loader *l)
         st = ft_fingerprint_sums(&l->gguf, l->packed.sums);
     if (st == FT_OK)
         st = ft_fingerprint_of(&l->gguf, hp, l->packed.sums, &l->model->info.fingerprint);
-    if (st == FT_OK)
-        st = ft_vocab_written(&l->gguf, &l->model->vocab_written);
     return st == FT_OK ? choose_streamed(l) : st;
 }
 
@@ -400,6 +398,15 @@ static ft_status read_both(loader *l)
     return ft_error_set(l->err, st, "%s", err.message);
 }
 
+/* Notes how the file writes its vocabulary. One that was made from it knows that already. */
+static ft_status note_vocab(loader *l)
+{
+    if (!l->opts->vocab)
+        return ft_vocab_written(&l->gguf, &l->model->vocab_written);
+    l->model->vocab_written = (*l->opts->vocab)->written;
+    return FT_OK;
+}
+
 /* Vocabulary, memory and weights of a model that is planned. */
 static ft_status fill(loader *l)
 {
@@ -412,6 +419,8 @@ static ft_status fill(loader *l)
         st = allocate(l);
     if (st == FT_OK)
         st = both ? read_both(l) : read_weights(l);
+    if (st == FT_OK)
+        st = note_vocab(l);
     if (st == FT_OK && opts->stream) {
         l->model->fd = l->gguf.fd;
         l->gguf.fd = -1;

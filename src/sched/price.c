@@ -45,16 +45,19 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
     return fmin(price, 1);
 }
 
+static double bounded(double weight)
+{
+    return ft_clamp(weight, 1 / WEIGHT_MOST, WEIGHT_MOST);
+}
+
 double ft_price_weight(double lacks_tok)
 {
-    const double weight =
-        lacks_tok > 0 ? 1 + TUNE.press * lacks_tok : 1 / (1 - TUNE.ease * lacks_tok);
-    return ft_clamp(weight, 1 / WEIGHT_MOST, WEIGHT_MOST);
+    return bounded(lacks_tok > 0 ? 1 + TUNE.press * lacks_tok : 1 / (1 - TUNE.ease * lacks_tok));
 }
 
 double ft_price_for(double price, double weight, double others)
 {
-    return fmin(price * ft_clamp(others, 1 / WEIGHT_MOST, WEIGHT_MOST) / weight, PRICE_MOST);
+    return fmin(price * bounded(others) / weight, PRICE_MOST);
 }
 
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

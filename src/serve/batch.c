@@ -12,7 +12,6 @@
 // pass (pass.c does).
 #include "serve/batch.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

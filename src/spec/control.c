@@ -17,9 +17,9 @@
 // network time and what a token takes. A tree is tried only if it could pay by these and by the
 // time of the draft model's warm-up. The first tree is short. If the target is in this process, its
 // own warm-up says what passes take, and the first choice is made by that. A session that was
-// promised a speed begins with a tree if the server says that runs are slower, and tries some more
-// before it believes that trees are slower still. If the server says only that rows have a price,
-// it begins with a run.
+// promised a speed begins with a tree if the server says that runs are slower. It tries some more
+// trees before it believes that they are slower still. If the server says only that rows have a
+// price, the session begins with a run.
 //
 // Pure; the caller owns the state. A choice takes some microseconds.
 #include "spec/control.h"
@@ -216,24 +216,25 @@ static bool runs_too_slow(const ft_control *c, const ft_control_room *room)
     return room->promised_us > 0 && ft_control_token_us(c) > MODES.keeps * room->promised_us;
 }
 
-/* Whether to draft although a run looks better: it would not keep what was promised, and a tree
- * may, because it brings several tokens at once. What rows cost others does not count. If the run
- * keeps the promise with little to spare, the tree must look as if it kept it, too. */
+/* Where runs are too slow: whether to draft although a run looks better. A tree may keep what was
+ * promised, because it brings several tokens at once. What rows cost others does not count. If the
+ * run keeps the promise with little to spare, the tree must look as if it kept it, too. */
 static bool must_draft(const ft_control *c, const ft_control_room *room, const tree *best)
 {
     const double token_us = ft_control_token_us(c), promised_us = room->promised_us;
     const double tokens = ft_control_tokens_of(ft_control_miss(c), best->budget, best->depth);
     const double most_us = token_us > promised_us ? MODES.must * token_us : promised_us;
-    return runs_too_slow(c, room) &&
-           ft_control_cycle_us(c, best->budget, best->depth) < most_us * tokens;
+    return ft_control_cycle_us(c, best->budget, best->depth) < most_us * tokens;
 }
 
-/* Whether to draft because runs are too slow, and too few trees were seen to believe how slow they
- * look. A try counts whether or not it becomes a tree. */
-static bool must_try(ft_control *c, const ft_control_room *room)
+/* Where runs are too slow: whether too few trees were seen to believe how slow they look. A try
+ * counts whether or not it becomes a tree. */
+static bool must_try(ft_control *c)
 {
-    return runs_too_slow(c, room) && c->trees.n < MODES.must_trees &&
-           c->must_tried < MODES.must_trees && ++c->must_tried;
+    if (c->trees.n >= MODES.must_trees || c->must_tried >= MODES.must_trees)
+        return false;
+    c->must_tried++;
+    return true;
 }
 
 /* The best tree if rows cost others nothing. */
@@ -323,10 +324,12 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
      * wrong, the next trees tell (optimism in the face of uncertainty: Lai and Robbins, 1985). */
     if (f.fixed_depth == 0 && c->trees.n > 0)
         best.token_us = fmin(best.token_us, recent_us(c));
-    const tree wanted = isinf(best.token_us) ? best_if_free(c, &f) : best;
-    if (must_draft(c, room, &wanted) || must_try(c, room)) {
-        c->running = false;
-        return tree_choice(c, wanted);
+    if (runs_too_slow(c, room)) {
+        const tree wanted = isinf(best.token_us) ? best_if_free(c, &f) : best;
+        if (must_draft(c, room, &wanted) || must_try(c)) {
+            c->running = false;
+            return tree_choice(c, wanted);
+        }
     }
     return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
 }

@@ -592,6 +592,22 @@ static void test_drafts_long(void **state)
     }
 }
 
+/* The chosen tree was sent. accept: whether each of its levels is accepted; else none is. A token
+ * of a run takes a tenth of a second. */
+static void saw_tree(ft_control *c, const ft_control_choice *choice, bool accept, int64_t verify_us)
+{
+    ft_control_saw_draft(c, choice->depth, choice->depth, 5000 * choice->depth);
+    ft_control_saw_round(c, &(ft_control_round){.nodes = choice->budget,
+                                                .depth = choice->depth,
+                                                .n_path = accept ? choice->depth : 0,
+                                                .draft_us = 5000 * choice->depth,
+                                                .wait_us = 20000 + 50000 + verify_us,
+                                                .queue_us = 50000,
+                                                .verify_us = verify_us,
+                                                .rtt_us = 20000,
+                                                .hint_token_us = 100000});
+}
+
 /* What is chosen after 20 rounds. A token of a run takes a tenth of a second, and promised_us is
  * promised. accept: whether each level of each tree is accepted; else none is. */
 static ft_control_choice promised(double promised_us, double price, bool accept)
@@ -610,16 +626,7 @@ static ft_control_choice promised(double promised_us, double price, bool accept)
             ft_control_saw_run(&c, choice.run, 100000 * choice.run, 100000);
             continue;
         }
-        ft_control_saw_draft(&c, choice.depth, choice.depth, 5000 * choice.depth);
-        ft_control_saw_round(&c, &(ft_control_round){.nodes = choice.budget,
-                                                     .depth = choice.depth,
-                                                     .n_path = accept ? choice.depth : 0,
-                                                     .draft_us = 5000 * choice.depth,
-                                                     .wait_us = 170000,
-                                                     .queue_us = 50000,
-                                                     .verify_us = 100000,
-                                                     .rtt_us = 20000,
-                                                     .hint_token_us = 100000});
+        saw_tree(&c, &choice, accept, 100000);
     }
     return choice;
 }
@@ -693,21 +700,13 @@ static void test_promised_young(void **state)
     while (trees < ft_spec_tune->modes.must_trees) {
         const ft_control_choice choice = ft_control_choose(&c, &room);
         assert_true(choice.speculate);
-        ft_control_saw_draft(&c, choice.depth, choice.depth, 5000 * choice.depth);
-        ft_control_saw_round(&c, &(ft_control_round){.nodes = choice.budget,
-                                                     .depth = choice.depth,
-                                                     .draft_us = 5000 * choice.depth,
-                                                     .wait_us = 270000,
-                                                     .queue_us = 50000,
-                                                     .verify_us = 200000,
-                                                     .rtt_us = 20000,
-                                                     .hint_token_us = 100000});
+        saw_tree(&c, &choice, false, 200000);
         trees++;
     }
     for (int i = 0; i < 8 && ft_control_choose(&c, &room).speculate; i++)
         trees++; /* drafts that became none: each choice counts */
-    assert_true(trees <=
-                2 * ft_spec_tune->modes.must_trees); /* some before because they looked good */
+    /* the first ones were sent because they looked good */
+    assert_true(trees <= 2 * ft_spec_tune->modes.must_trees);
     assert_false(ft_control_choose(&c, &room).speculate);
 }
 
