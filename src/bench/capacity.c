@@ -16,6 +16,7 @@
 #include "bench/capacity_beside.h"
 #include "bench/capacity_plot.h"
 #include "bench/capacity_report.h"
+#include "bench/local_cache.h"
 #include "sched/sched.h"
 #include "sched/tuning.h"
 #include "bench/capacity_search.h"
@@ -43,6 +44,8 @@ typedef struct capacity {
     double tokens_per_busy_s[FT_BENCH_CAPACITY_WAYS]; /* while it learned */
     ft_bench_crowd_class classes[FT_SLO_CLASSES];
     ft_bench_capacity_report report;
+    ft_bench_local_cache learnt; /* what devices leave to those of later probes */
+    char learnt_path[FT_BENCH_LOCAL_CACHE_PATH];
     double recovered_s[FT_BENCH_CAPACITY_WAYS]; /* the server promises again; 0: it does */
     int core;
     double began_s;
@@ -149,6 +152,7 @@ static ft_bench_crowd_opts crowd_opts(capacity *x, int w)
                                  .draft = ways[w].fixed ? ft_draft_params_chain((uint32_t)f->fixed)
                                                         : x->o->edge.draft,
                                  .automatic = !ways[w].fixed && x->o->edge.automatic,
+                                 .kept = {.folder = x->learnt_path, .of = "capacity"},
                                  .anew = ways[w].anew,
                                  .ask = ways[w].ask,
                                  .rtt_us = (int64_t)(f->rtt_ms * 1e3),
@@ -180,7 +184,8 @@ static ft_status learn(capacity *x, int w, ft_error *err)
 
 static ft_status prepare(capacity *x, ft_error *err)
 {
-    ft_status status = FT_OK;
+    ft_status status = ft_bench_local_cache_make(&x->learnt, 1, err);
+    ft_bench_local_cache_path(&x->learnt, 0, x->learnt_path);
     for (int w = 0; w < FT_BENCH_CAPACITY_WAYS && status == FT_OK; w++)
         if (x->report.way[w])
             status = start_server(x, w, err);
@@ -472,6 +477,7 @@ static void stop(capacity *x)
         ft_bench_load_server_stop(&x->server[w]);
     json_decref(x->report.probes);
     free(x->report.knee);
+    ft_bench_local_cache_remove(&x->learnt);
     ft_bench_load_set_deinit(&x->set);
     ft_bench_load_drafts_deinit(&x->drafts);
     ft_model_destroy(x->draft);

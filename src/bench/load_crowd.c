@@ -344,6 +344,8 @@ static ft_status device_init(device *d, crowd *c, uint32_t index, ft_error *err)
         if (!c->learning)
             edge.reconnect_ms = o->chats->reconnect_ms;
     }
+    if (edge.automatic && !c->learning) /* else its times are none of a device */
+        edge.kept = o->kept;
     edge.slo_tokens_per_s = o->ask && !c->learning ? d->class->tokens_per_s : 0;
     d->wire = ft_link_source_wire(c->clients[index / PER_CLIENT]);
     ft_bench_load_path_init(&d->path, d->wire);

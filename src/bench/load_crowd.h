@@ -13,6 +13,7 @@
 #ifndef FT_BENCH_LOAD_CROWD_H
 #define FT_BENCH_LOAD_CROWD_H
 
+#include "base/kept_file.h"
 #include "bench/load_chats.h"
 #include "bench/load_device.h"
 #include "bench/load_server.h"
@@ -53,9 +54,10 @@ typedef struct ft_bench_crowd_opts {
     ft_sampling sampling;
     ft_bench_load_drafts *drafts; /* NULL: the server decodes */
     ft_draft_params draft;
-    bool automatic; /* what pays is drafted, `draft` at most */
-    bool anew;      /* every round is a session of its own (load_anew.h) */
-    bool ask;       /* for the promise; else the server knows of none */
+    bool automatic;     /* what pays is drafted, `draft` at most */
+    ft_kept_place kept; /* with `automatic`: where devices leave to later ones what they learnt */
+    bool anew;          /* every round is a session of its own (load_anew.h) */
+    bool ask;           /* for the promise; else the server knows of none */
     int64_t rtt_us, forward_us;
     uint32_t n_devices;
     const ft_bench_crowd_class *classes; /* [n_classes]: device i is of class i mod n_classes */

@@ -50,6 +50,10 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, uint32_t ahead, ft_d
         ask.past = &gen->confidences.past;
         ask.uplink_bits_per_s = rate.known ? rate.bits_per_s : 0;
     }
+    if (gen->steer.how.asked_tokens_per_s > 0)
+        ask.lacks_tok = (double)gen->steer.how.asked_tokens_per_s *
+                            (double)(ft_gen_now_us(gen) - gen->start_us) / 1e6 -
+                        gen->output.generated;
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
     if (gen->steer.how.at_once && gen->steer.how.automatic)

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "edge/tuning.h"
+#include "spec/control_model.h"
 
 static ft_steer_learnt here(const ft_steer *s)
 {
@@ -96,6 +97,25 @@ static void size_by_worth(const ft_steer *s, const ft_control_room *room, ft_dra
     params->weigh_rows = true;
 }
 
+/* Where rows have a price, a text with a promise drafts little beyond what it needs. Until a
+ * verdict has told the price, it drafts only a few nodes: many texts may begin at once. */
+static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
+{
+    const ft_depth_promise promise = {.tokens_per_s = (double)s->how.asked_tokens_per_s,
+                                      .lacks_tok = ask->lacks_tok};
+    if (s->place != FT_PLACE_SERVER || promise.tokens_per_s <= 0)
+        return;
+    if (!s->told)
+        params->budget = ft_min_u32(params->budget, ft_edge_tune->promise.first_nodes);
+    if (s->control.price <= 0 || !params->weigh_rows)
+        return;
+    ft_depth depth = s->depth;
+    if (depth.round_us <= 0) /* what an earlier process has learnt of its parts */
+        depth.round_us = ft_control_cycle_us(&s->control, params->budget, s->choice.depth);
+    params->enough_tok = (float)ft_depth_promised_tok(&depth, &promise);
+    params->surplus_logp = logf((float)ft_depth_surplus_chance((double)expf(params->min_logp)));
+}
+
 /* Whether the predictor may end this draft. */
 static void choose_predictor(ft_steer *s, ft_draft_params *params)
 {
@@ -133,12 +153,14 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
     if (choice.speculate && s->how.automatic && l == 0 && params->deep_enough &&
-        ft_depth_is_sure(&s->depth))
+        (ft_depth_is_sure(&s->depth) || (s->control.price > 0 && s->depth.round_us > 0)))
         size_by_worth(s, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
         params->min_logp = logf((float)ft_depth_least_chance(
             &s->depth, ft_control_row_us(&s->control), s->control.price));
+    if (choice.speculate && s->how.automatic)
+        size_by_promise(s, ask, params);
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
     choose_predictor(s, params);
@@ -209,6 +231,7 @@ void ft_steer_heard(ft_steer *s, const ft_msg_hints *hints)
 void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                        const ft_steer_times *times)
 {
+    s->told = true;
     if (!times->round.known || v->hints.no_trees) /* with the hint the tree was not verified */
         return;
     const ft_control_round round = {.nodes = nodes,
@@ -241,6 +264,7 @@ void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times
 {
     if (times->rtt.known)
         ft_control_saw_rtt(&s->control, times->rtt.us);
+    s->told = true;
     if (v->read_tok == 0) { /* else the pass, or one before it, read text, too */
         s->run.tokens += v->n_next;
         s->run.us += (int64_t)v->queue_us + v->verify_us;

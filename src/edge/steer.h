@@ -57,6 +57,7 @@ typedef struct ft_steer {
      * has come. */
     bool chosen;
     ft_control_choice choice;
+    bool told;         /* a verdict of this text has told the price of rows */
     bool by_policy;    /* the last answer's length and l are a policy's */
     bool by_predictor; /* a predictor may end the last draft that was chosen */
     bool compares;     /* that is being measured */
@@ -84,6 +85,7 @@ typedef struct ft_steer_ask {
     uint32_t round;    /* the next one */
     uint32_t max_tree; /* the most nodes that the server takes; 0: no tree can be drafted now */
     const ft_rule_terms *terms; /* of the text's rule */
+    double lacks_tok;           /* of what the text should have by its promise; < 0: it has more */
     ft_known_us spent;          /* since the mark of the last verdict (spec/control.h) */
     /* For the policy: of the text, borrowed; and the uplink's rate, 0: not known. */
     const ft_policy_past *past;

@@ -24,9 +24,15 @@
     T(g, COUNT, SCALED, follow_tok, 32, "tokens of a run that the draft model reads together") \
     /* half unclear, double < 1 % */
 
+/* steer.c. */
+#define FT_EDGE_TUNING_PROMISE(T, g)                                               \
+    T(g, COUNT, SCALED, first_nodes, 8, "nodes of a tree whose price nobody told") \
+    /* half not met, double not met */
+
 #define FT_EDGE_TUNING_GROUPS(G)     \
     G(timing, FT_EDGE_TUNING_TIMING) \
-    G(runs, FT_EDGE_TUNING_RUNS)
+    G(runs, FT_EDGE_TUNING_RUNS)     \
+    G(promise, FT_EDGE_TUNING_PROMISE)
 
 typedef struct ft_edge_tuning {
     FT_EDGE_TUNING_GROUPS(FT_TUNING_STRUCT)

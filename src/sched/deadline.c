@@ -243,7 +243,8 @@ static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *li
     return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
 }
 
-const ft_sched_policy ft_sched_wisp = {.name = "wisp", .pick = pick_wisp, .prices = true};
+const ft_sched_policy ft_sched_wisp = {
+    .name = "wisp", .pick = pick_wisp, .awaits = true, .prices = true};
 
 /* ---- earliest deadline first ---- */
 

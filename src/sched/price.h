@@ -27,13 +27,6 @@ void ft_price_saw(ft_price_speed *speed, uint64_t tokens, int64_t now_us);
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n,
                     const ft_price_speed *speed);
 
-/* What a token counts of a text that lacks so many tokens of what it should have by its promise.
- * < 0: it has more. Within [1/10, 10]; 1 for what it should have, and without a promise. */
-double ft_price_weight(double lacks_tok);
-/* The price for a text, in its tokens, [0, 1). weight: of its tokens; others: the mean weight of
- * the other texts' tokens, taken as within the bounds of ft_price_weight. */
-double ft_price_for(double price, double weight, double others);
-
 /* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of
  * that text without drafts. */
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

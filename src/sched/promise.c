@@ -13,9 +13,8 @@
 
 #include "sched/tuning.h"
 
-#define TUNE       (ft_sched_tune->promise)
-#define SURE_TOK   1.0  /* of what a round brings: the target's own token */
-#define SPARE_MOST 16.0 /* tokens more than promised: some poor rounds need no more */
+#define TUNE     (ft_sched_tune->promise)
+#define SURE_TOK 1.0 /* of what a round brings: the target's own token */
 
 uint32_t ft_promise_class(const float speeds[], uint32_t n, float asked)
 {
@@ -68,12 +67,6 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
     if (due_us < (double)budget_us)
         return round->at_us + 1;
     return behind(round, due_us < latest_us ? due_us : latest_us);
-}
-
-double ft_promise_lacks(const ft_promise *promise, int64_t now_us)
-{
-    const double owed_tok = promise->tokens_per_s * (double)(now_us - promise->asked_us) / 1e6;
-    return owed_tok + fmin((TUNE.spare - 1) * owed_tok, SPARE_MOST) - promise->had_tok;
 }
 
 static bool is_as_fast(double tok, double tokens_per_s, int64_t us)

@@ -42,10 +42,6 @@ int64_t ft_promise_owed(const ft_promise *promise);
  * that is before the budget, it is due at once. */
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round);
 
-/* The tokens that a text lacks of what it should have by now: somewhat more than promised, because
- * later rounds may be poor. < 0: it has more. */
-double ft_promise_lacks(const ft_promise *promise, int64_t now_us);
-
 /* A text, as its promise is judged. */
 typedef struct ft_promise_text {
     double tokens_per_s; /* > 0 */

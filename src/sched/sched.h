@@ -73,6 +73,7 @@ typedef struct ft_sched_policy {
      * oldest_us. Until then the caller gives only prompts to `pick`. It asks again at that time, or
      * when one more verification arrives. NULL: they always start at once. */
     int64_t (*start_us)(size_t n, int64_t oldest_us, const ft_sched_limits *limits);
+    bool awaits;    /* a pass may wait for drafts that are expected (sched/await.h) */
     bool prices;    /* edges are told the price of a row (sched/price.h), and draft less for it */
     bool no_drafts; /* edges' trees are not verified: the target decodes by itself */
 } ft_sched_policy;
@@ -117,8 +118,9 @@ extern const ft_sched_policy ft_sched_edf;
  *
  * A verification joins the batch only if all that are in it still get their verdicts in time.
  * Those of the last two ranks join only while the pass is short enough for the promised speeds.
- * Prompts run in chunks in the time that is left. Ranks 1 and 3 and the limit on the pass's length
- * are not in the paper: with them nothing waits for ever, and late work does not delay other work.
+ * Prompts run in chunks in the time that is left. A pass may wait for drafts that are expected
+ * (sched/await.h). Ranks 1 and 3, the limit on the pass's length and the waiting are not
+ * in the paper: with them nothing waits for ever, and late work does not delay other work.
  * Needs limits->cost. */
 extern const ft_sched_policy ft_sched_wisp;
 

@@ -56,17 +56,21 @@
     T(g, REAL, SCALED, ahead_more, 24.0, "...and for each that is chance")                      \
     /* half unclear, double unclear */                                                          \
     T(g, REAL, SCALED, credit, 6.0, "rounds that a text which is ahead may be made to wait")    \
-    /* half unclear, double unclear */                                                          \
-    T(g, REAL, SCALED, spare, 1.25, "times what it is owed a text should have")                 \
-    /* half not met, double not met */
+    /* half unclear, double unclear */
 
 /* price.c. */
-#define FT_SCHED_TUNING_PRICE(T, g)                                                              \
-    T(g, REAL, SCALED, speed_s, 1.0, "s in which an old speed of the texts counts a third")      \
-    /* half not met, double not met */                                                           \
-    T(g, REAL, SCALED, press, 0.25, "what a token of a text counts more for each that it lacks") \
-    /* half not met, double not met */                                                           \
-    T(g, REAL, SCALED, ease, 0.06, "...and a token of a text that has more, less for each")      \
+#define FT_SCHED_TUNING_PRICE(T, g)                                                         \
+    T(g, REAL, SCALED, speed_s, 1.0, "s in which an old speed of the texts counts a third") \
+    /* half not met, double not met */
+
+/* await.c. */
+#define FT_SCHED_TUNING_AWAIT(T, g)                                                            \
+    T(g, REAL, SCALED, weight, 0.2, "share of a new time in the means of how long edges take") \
+    /* half not met, double not met */                                                         \
+    T(g, REAL, SCALED, late, 2.0, "mean distances after its mean time a draft is late")        \
+    /* half not met, double not met */                                                         \
+    T(g, REAL, FROM_ONE, least, 1.02,                                                          \
+      "times as much a pass must bring to wait for one draft more")                            \
     /* half not met, double not met */
 
 /* heads.c. Tokens/s without it: -4.5 % head good. */
@@ -129,6 +133,7 @@
     G(batch, FT_SCHED_TUNING_BATCH)     \
     G(promise, FT_SCHED_TUNING_PROMISE) \
     G(price, FT_SCHED_TUNING_PRICE)     \
+    G(await, FT_SCHED_TUNING_AWAIT)     \
     G(heads, FT_SCHED_TUNING_HEADS)     \
     G(own, FT_SCHED_TUNING_OWN)         \
     G(admit, FT_SCHED_TUNING_ADMIT)     \

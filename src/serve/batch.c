@@ -12,9 +12,11 @@
 // pass (pass.c does).
 #include "serve/batch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/sort.h"
 #include "sched/groups.h"
 #include "sched/price.h"
@@ -36,6 +38,7 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->work = calloc(sessions, sizeof *b->work);
     b->picks = calloc(sessions, sizeof *b->picks);
     b->joint = calloc(sessions, sizeof *b->joint);
+    b->awaited = calloc(sessions, sizeof *b->awaited);
     b->all.segment = calloc(rows, sizeof *b->all.segment);
     b->all.of = calloc(rows, sizeof *b->all.of);
     b->rows.token = calloc(rows, sizeof *b->rows.token);
@@ -43,7 +46,7 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->rows.want = calloc(rows, sizeof *b->rows.want);
     b->trees = calloc(rows, sizeof *b->trees);
     b->path = calloc(rows, sizeof *b->path);
-    if (b->needs && b->work && b->picks && b->joint && b->all.segment && b->all.of &&
+    if (b->needs && b->work && b->picks && b->joint && b->awaited && b->all.segment && b->all.of &&
         b->rows.token && b->rows.parent && b->rows.want && b->trees && b->path)
         return FT_OK;
     return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
@@ -56,6 +59,7 @@ void ft_sess_batch_deinit(ft_sess_batch *batch)
     free(b->work);
     free(b->picks);
     free(b->joint);
+    free(b->awaited);
     free(b->all.segment);
     free(b->all.of);
     free(b->rows.token);
@@ -175,6 +179,58 @@ static int64_t hold_joint(ft_verifier *v)
     return left_us;
 }
 
+/* Rows of a prompt, as part of a pass that is not composed yet. */
+static uint32_t prompt_rows(const ft_sess *s)
+{
+    return ft_min_u32(ft_sess_missing(s), s->verifier->opts.max_batch_tok / 4);
+}
+
+static ft_await_text waiting_text(const ft_sess *s, int64_t now_us)
+{
+    const uint32_t rows = verify_rows(s), past = ft_seq_n_past(s->kv.seq);
+    const uint32_t out = rows ? ft_judge_expect(s->verifier->judge, s->round.nodes.n) : 0;
+    const bool away = s->times.away.us.known && !ft_round_is_run(&s->round);
+    return (ft_await_text){.at_us = now_us,
+                           .away_us = away ? s->times.away.us.value : 0,
+                           .part =
+                               ft_pass_plus((ft_pass){0}, past, rows ? rows : prompt_rows(s), out),
+                           .gain_tok = ft_slo_gain(s)};
+}
+
+/* Of a session without work. */
+static ft_await_text expected_text(const ft_sess *s, int64_t at_us)
+{
+    const uint32_t rows = s->slo.gain.rows.known ? (uint32_t)ceil(s->slo.gain.rows.value) : 1;
+    return (ft_await_text){.at_us = at_us,
+                           .away_us = s->times.away.us.value,
+                           .part = ft_pass_plus((ft_pass){0}, s->text.len - 1, rows, rows),
+                           .gain_tok = ft_slo_gain(s)};
+}
+
+/* Holds all work back while the pass should wait for more (sched/await.h). Returns for how many
+ * microseconds; < 0: it should start. */
+static int64_t hold_all(ft_verifier *v)
+{
+    ft_sess_batch *b = &v->batch;
+    const int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    b->alone = false; /* as in hold */
+    b->n_awaited = 0;
+    for (size_t i = 0; i < b->n_needs; i++)
+        b->awaited[b->n_awaited++] = waiting_text(b->needs[i].session, now_us);
+    for (const ft_sess *s = v->sessions.first; s && b->n_needs > 0; s = s->next) {
+        if (ft_sess_state_of(s) != FT_SESS_IDLE || !s->times.answered.known)
+            continue;
+        const ft_known_us at = ft_away_until(&s->times.away, s->times.answered.us);
+        if (at.known && at.us > now_us)
+            b->awaited[b->n_awaited++] = expected_text(s, at.us);
+    }
+    const int64_t left_us = ft_await_us(b->awaited, b->n_awaited, &v->cost, now_us);
+    if (left_us == 0)
+        return -1;
+    b->n_needs = 0;
+    return left_us;
+}
+
 static void describe_work(ft_verifier *v, ft_sess *s, ft_work *w)
 {
     uint32_t rows = verify_rows(s);
@@ -255,32 +311,24 @@ static void price(ft_verifier *v, int64_t now_us)
 {
     const ft_sess_batch *b = &v->batch;
     ft_pass plain = {0};
-    double weights = 0;
     uint32_t n = 0;
     for (size_t i = 0; i < b->n_needs; i++) {
         if (b->work[i].kind != FT_WORK_VERIFY)
             continue;
         plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
-        b->needs[i].session->slo.weight = ft_slo_weight(b->needs[i].session, now_us);
-        b->needs[i].session->slo.priced = v->priced.number + 1;
-        weights += b->needs[i].session->slo.weight;
         n++;
     }
     if (n > 0) { /* a pass of prompts says nothing */
         ft_price_saw(&v->speed, v->stats.tokens, now_us);
         v->row_price = ft_price_row(&v->cost, &plain, n, &v->speed);
-        v->priced = (ft_priced){n, weights, v->priced.number + 1};
     }
 }
 
 ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
-    const bool among = v->priced.n > 0 && s->slo.priced == v->priced.number;
-    const uint32_t n = v->priced.n - among;
-    const double others = n > 0 ? (v->priced.weights - among * s->slo.weight) / n : 1;
-    const double price = ft_price_for(v->row_price, s->slo.weight, others);
-    return (ft_msg_hints){.row_price = v->policy->prices ? (uint32_t)(1000 * price + 0.5) : 0,
+    return (ft_msg_hints){.row_price =
+                              v->policy->prices ? (uint32_t)(1000 * v->row_price + 0.5) : 0,
                           .no_trees = v->policy->no_drafts};
 }
 
@@ -290,7 +338,8 @@ ft_msg_hints ft_sess_batch_hints(const ft_sess *s)
 static uint32_t cap_verifications(ft_verifier *v, bool expected)
 {
     const ft_sess_batch *b = &v->batch;
-    bool more = expected || v->policy->start_us;
+    bool more = expected || v->policy->start_us ||
+                (v->policy->awaits && ft_await_one_group(b->awaited, b->n_awaited, &v->cost));
     for (size_t i = 0; i < b->n_needs && !more; i++)
         more = b->work[i].kind == FT_WORK_PREFILL || ft_round_is_run(&b->needs[i].session->round) ||
                b->needs[i].session->round.joint.together > 1;
@@ -307,6 +356,9 @@ bool ft_sess_batch_gather(ft_verifier *v, int64_t *look_us)
     *look_us = v->policy->start_us ? hold(v) : -1;
     if (*look_us < 0 || (joint_us >= 0 && joint_us < *look_us))
         *look_us = joint_us;
+    const int64_t all_us = v->policy->awaits ? hold_all(v) : -1;
+    if (*look_us < 0 || (all_us >= 0 && all_us < *look_us))
+        *look_us = all_us;
     b->alone = b->n_needs == 1 && !v->policy->start_us &&
                !draft_expected(v, ft_clock_now_us(&v->opts.clock));
     return b->n_needs > 0;

@@ -208,6 +208,8 @@ static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
     s->round.joint = (ft_round_joint){.together = d->together, .batch = d->batch};
     s->kv.want = true;
     s->times.draft_us = at_us;
+    if (s->times.answered.known)
+        ft_away_saw(&s->times.away, at_us - s->times.answered.us);
     ft_slo_due(s, d->draft_us, d->rtt_us, at_us);
 }
 
@@ -302,10 +304,12 @@ void ft_draft_answered(ft_sess *s, ft_msg_verdict *verdict, int64_t now_us)
     stats->early_taken += verdict->early_taken;
     stats->early_missed += r->early && !verdict->early_taken;
     const ft_round_did did = ft_round_step(r, event_of_verdict(verdict));
-    if (did == FT_ROUND_BEGAN)
+    if (did == FT_ROUND_BEGAN) {
         begin_kept(s);
-    else if (did == FT_ROUND_CLOSED)
+        ft_away_saw(&s->times.away, 0);
+    } else if (did == FT_ROUND_CLOSED) {
         ft_round_settle(r);
+    }
     s->kv.want = ft_round_waits(r);
     if (!s->kv.want)
         return;

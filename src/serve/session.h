@@ -32,6 +32,7 @@
 
 #include "base/known.h"
 #include "engine/engine.h"
+#include "sched/await.h"
 #include "sched/gain.h"
 #include "serve/handle.h"
 #include "serve/record.h"
@@ -93,15 +94,14 @@ typedef struct ft_sess_times {
     int64_t used_us;      /* the last verdict or message */
     int64_t detached_us;  /* valid only while detached */
     ft_known_us answered; /* the last verdict */
+    ft_away away;         /* from verdicts to the next drafts */
     ft_known_us rested;   /* when the engine first had nothing to do after that verdict */
 } ft_sess_times;
 
 /* The session's promise and the gain of its rounds (slo.c). */
 typedef struct ft_sess_slo {
-    uint32_t class;  /* FT_SLO_NONE: no promise */
-    ft_gain gain;    /* of its rounds */
-    double weight;   /* of its tokens in the price of a row, when it last waited; 1 at first */
-    uint64_t priced; /* the last pricing that it was part of (ft_priced.number); 0: none */
+    uint32_t class; /* FT_SLO_NONE: no promise */
+    ft_gain gain;   /* of its rounds */
     /* With a promise, while a round is under way: */
     int64_t due_us;    /* when its verdict is due */
     int64_t owed_us;   /* when the promised speed requires more text */

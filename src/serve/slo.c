@@ -12,7 +12,6 @@
 #include "sched/admit.h"
 #include "sched/fair.h"
 #include "sched/late.h"
-#include "sched/price.h"
 
 struct ft_tenant {
     ft_tenant *next;
@@ -152,7 +151,6 @@ void ft_slo_init(ft_sess *s, float tokens_per_s, int64_t asked_us)
     const ft_verifier_opts *o = &s->verifier->opts;
     ft_gain_init(&s->slo.gain, &s->verifier->usual_gain);
     s->slo.class = ft_promise_class(o->slo_tokens_per_s, o->n_slo, tokens_per_s);
-    s->slo.weight = ft_price_weight(0);
     s->slo.asked_us = asked_us;
     s->slo.open_len = s->text.len;
 }
@@ -162,6 +160,11 @@ void ft_slo_init(ft_sess *s, float tokens_per_s, int64_t asked_us)
 static ft_gain_kind kind_of(const ft_sess *s)
 {
     return ft_round_is_run(&s->round) ? FT_GAIN_RUN : FT_GAIN_TREE;
+}
+
+double ft_slo_gain(const ft_sess *s)
+{
+    return ft_gain_expected(&s->slo.gain, kind_of(s));
 }
 
 static ft_promise promise_of(const ft_sess *s)
@@ -174,20 +177,13 @@ static ft_promise promise_of(const ft_sess *s)
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
 {
     const ft_promise promise = promise_of(s);
-    const ft_promise_round round = {.gain_tok = ft_gain_expected(&s->slo.gain, kind_of(s)),
-                                    .away_us = (int64_t)draft_us + rtt_us,
-                                    .at_us = at_us};
+    const ft_promise_round round = {
+        .gain_tok = ft_slo_gain(s), .away_us = (int64_t)draft_us + rtt_us, .at_us = at_us};
     if (s->slo.class == FT_SLO_NONE)
         return;
     s->slo.due_us = ft_promise_due(&promise, &round);
     s->slo.owed_us = ft_promise_owed(&promise);
     s->slo.budget_us = ft_promise_budget(&promise, &round);
-}
-
-double ft_slo_weight(const ft_sess *s, int64_t now_us)
-{
-    const ft_promise promise = promise_of(s);
-    return ft_price_weight(s->slo.class == FT_SLO_NONE ? 0 : ft_promise_lacks(&promise, now_us));
 }
 
 void ft_slo_describe(const ft_sess *s, ft_work *work)
@@ -199,7 +195,7 @@ void ft_slo_describe(const ft_sess *s, ft_work *work)
         work->tokens_per_s = speed_of(s);
     }
     work->edge_drafts = !ft_round_is_run(&s->round);
-    work->gain_tok = (float)ft_gain_expected(&s->slo.gain, kind_of(s));
+    work->gain_tok = (float)ft_slo_gain(s);
     work->share = (float)ft_fair_share(s->who.tenant->rows, s->verifier->tenants.served_rows);
 }
 

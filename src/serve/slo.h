@@ -31,8 +31,8 @@ void ft_slo_leave(ft_sess *s);
 /* Sets when the next verdict is due. Called when a draft came at at_us, or when the next pass of a
  * run can begin at at_us. */
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
-/* What a token of the session's text counts, where rows have a price (sched/price.h). */
-double ft_slo_weight(const ft_sess *s, int64_t now_us);
+/* Tokens that the session's next verification is expected to bring, > 0. */
+double ft_slo_gain(const ft_sess *s);
 /* Sets the fields of *work that concern the promise and the tenant. */
 void ft_slo_describe(const ft_sess *s, ft_work *work);
 /* Called when a verdict is given. At this time s->round must still be the round that the verdict

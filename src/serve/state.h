@@ -26,6 +26,7 @@
 #include "constrain/grammars.h"
 #include "engine/target.h"
 #include "sched/admit.h"
+#include "sched/await.h"
 #include "sched/cost.h"
 #include "sched/price.h"
 #include "sched/together.h"
@@ -62,11 +63,13 @@ typedef struct ft_sess_part {
 /* The next pass. Its memory is allocated once. Needs that fit become work. Work that the policy
  * picks becomes segments. */
 typedef struct ft_sess_batch {
-    ft_need *needs;     /* [max_sessions] */
-    ft_work *work;      /* [max_sessions] */
-    ft_pick *picks;     /* [max_sessions] */
-    ft_together *joint; /* [max_sessions] joint drafts */
-    size_t n_needs;     /* once the batch is composed, work[i] belongs to needs[i] */
+    ft_need *needs;         /* [max_sessions] */
+    ft_work *work;          /* [max_sessions] */
+    ft_pick *picks;         /* [max_sessions] */
+    ft_together *joint;     /* [max_sessions] joint drafts */
+    ft_await_text *awaited; /* [max_sessions] whose work waits, or is expected */
+    size_t n_awaited;
+    size_t n_needs;   /* once the batch is composed, work[i] belongs to needs[i] */
     bool alone;       /* one session has work, and no other session is expected to have some soon */
     ft_sess_part all; /* the segments of the batch, arrays of max_rows */
     ft_sess_part segments; /* those of the pass: all, or a part after a failure (pass.c) */
@@ -81,13 +84,6 @@ typedef struct ft_sess_batch {
     ft_tree *trees; /* [max_rows] one a walk; memory pages that no walk has used cost nothing */
     uint32_t *path; /* [max_rows] scratch space for a commit */
 } ft_sess_batch;
-
-/* The texts whose wait for a pass gave rows their price. All-zero: there were none. */
-typedef struct ft_priced {
-    uint32_t n;
-    double weights;  /* of their tokens, summed (sched/price.h) */
-    uint64_t number; /* of this pricing, from 1 */
-} ft_priced;
 
 /* The served model, as clients see it. */
 typedef struct ft_served {
@@ -114,7 +110,6 @@ struct ft_verifier {
     int64_t warm_row_us;  /* as ft_verifier_row_us; likewise */
     ft_spikes spikes;
     double row_price;       /* recent price of a row (sched/price.h) */
-    ft_priced priced;       /* the texts that it is of */
     ft_price_speed speed;   /* of all texts */
     ft_gain usual_gain;     /* mean gain of rounds with a promise */
     ft_admit_behind behind; /* rounds with a promise (sched/admit.h) */

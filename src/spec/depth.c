@@ -45,6 +45,18 @@ double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
     return price + (1 - price) * fmin(ft_depth_rate(d) * row_us, LEAST_MOST);
 }
 
+double ft_depth_promised_tok(const ft_depth *d, const ft_depth_promise *p)
+{
+    const double promised = p->tokens_per_s * d->round_us / 1e6;
+    const double wanted = TUNE.spare * promised + p->lacks_tok / TUNE.catch_up;
+    return d->round_us > 0 ? fmax(wanted, fmax(promised, 1)) : 0;
+}
+
+double ft_depth_surplus_chance(double least)
+{
+    return fmin(TUNE.surplus * least, LEAST_MOST);
+}
+
 void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
 {
     const double us = (double)(r->draft_us + r->wait_us);
@@ -52,6 +64,7 @@ void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
         return;
     if (r->forwards > 0)
         ft_smooth(&d->forward_us, (double)r->draft_us / r->forwards, ft_spec_tune->times.smooth);
+    ft_smooth(&d->round_us, us, ft_spec_tune->times.smooth);
     d->tokens = d->tokens * TUNE.fade + r->tokens;
     d->us = d->us * TUNE.fade + us;
     d->reached = d->reached * TUNE.fade + ft_min_u32(r->tokens, r->levels);

@@ -27,6 +27,7 @@ typedef struct ft_depth {
     double free_us;
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
+    double round_us;   /* of a round, from the begin of its draft to its verdict; 0: not known */
     /* Of past rounds, old ones fading: `reached` levels of trees, of which the text went through
      * `passed`. */
     double tokens, us, reached, passed;
@@ -45,6 +46,21 @@ bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
  * makes the verification longer by row_us, and costs others `price` tokens (sched/price.h). 0: any
  * node is; below 1. */
 double ft_depth_least_chance(const ft_depth *depth, double row_us, double price);
+
+/* A text with a promise, where rows have a price. */
+typedef struct ft_depth_promise {
+    double tokens_per_s; /* promised, > 0 */
+    double lacks_tok;    /* of what it should have had by now; < 0: it has more */
+} ft_depth_promise;
+
+/* Tokens that a round should bring, the target's own included: what is promised for the time of a
+ * round, with some to spare, and what the text lacks, over some rounds. What a tree would bring
+ * beyond that is surplus. 0: the time of a round is not known. */
+double ft_depth_promised_tok(const ft_depth *depth, const ft_depth_promise *promise);
+/* A surplus node is drafted if the text goes through it with at least this chance. `least`: of any
+ * node. Surplus is worth less than the tokens that other texts need. But where rows cost little,
+ * it is nearly free. */
+double ft_depth_surplus_chance(double least);
 
 typedef struct ft_depth_round {
     uint32_t forwards, levels;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "spec/enough.h"
 #include "spec/grow_order.h"
 #include "spec/tuning.h"
 
@@ -49,6 +50,7 @@ void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
     params->budget = params->depth = ft_min_u32(params->budget, params->depth);
     params->width = params->branch = 1;
     params->min_logp = -INFINITY;
+    params->enough_tok = 0;
     params->grow = FT_GROW_BEST;
     params->proactive = FT_PROACTIVE_LEAF;
     params->predictor = NULL;
@@ -296,13 +298,14 @@ static uint32_t choose_in_order(ft_growth *g, const ft_draft_params *params,
 uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen)
 {
-    uint16_t best[FT_TREE_MAX];
+    uint16_t best[FT_TREE_MAX] = {0};
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     const filter which = filter_of(params);
     ft_growth_limits room = with_room(g, params, limits, 0, 0);
     if (params->grow != FT_GROW_BEST)
         return choose_in_order(g, params, &room, chosen);
     uint32_t n_best = best_nodes(g, budget, &which, best);
+    n_best = ft_enough_growing(g, params, best, n_best);
     return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
@@ -402,6 +405,7 @@ static uint32_t members(ft_growth *g, const ft_draft_params *params, uint16_t *n
     uint32_t n;
     if (params->grow == FT_GROW_BEST) {
         n = best_nodes(g, ft_min_u32(params->budget, FT_TREE_MAX), &which, nodes);
+        n = ft_enough_wanted(g, params, nodes, n);
     } else {
         order_of(g, params, &order);
         n = order.n;

@@ -44,6 +44,10 @@ typedef struct ft_draft_params {
     /* A node with a lower cumulative log-probability is not drafted, except the best first token.
      * Proactive drafting at FT_PROACTIVE_LIKELIEST has its own limit. */
     float min_logp;
+    /* Of drafts that grow best first. Once a tree should bring so many tokens, the target's own
+     * included, a node with a lower cumulative log-probability than surplus_logp does not join it.
+     * 0: there is no such number. */
+    float enough_tok, surplus_logp;
     /* Of drafts. While a verdict is awaited, and in early drafts, all trees grow best first. */
     ft_grow grow;
     /* With FT_GROW_FIXED: the children of the text's last token, then those of each node of the

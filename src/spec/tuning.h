@@ -114,7 +114,13 @@
     T(g, REAL, SCALED, yield_count, 10, "levels that this first guess counts for")        \
     /* half unclear, double unclear */                                                    \
     T(g, REAL, SCALED, sure_tok, 8, "tokens by trees until their worth alone sizes them") \
-    /* half unclear, double unclear */
+    /* half unclear, double unclear */                                                    \
+    T(g, REAL, SCALED, spare, 1.4, "times what is promised a round should bring")         \
+    /* half not met, double not met */                                                    \
+    T(g, REAL, SCALED, catch_up, 4, "rounds over which a text gets what it lacks")        \
+    /* half not met, double not met */                                                    \
+    T(g, REAL, SCALED, surplus, 3, "times the chance that a node beyond that needs")      \
+    /* half not met, double not met */
 
 /* growth.c: how a tree grows. On the demo pair a ninth child is the target's token in fewer than
  * one position of a hundred. The calibration remembers a few hundred tokens; the fits of `foretoken

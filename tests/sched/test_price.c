@@ -109,32 +109,12 @@ static void test_speed(void **state)
     assert_float_equal(speed.tok_per_us * S, 800 / 2.718281828, 1e-3);
 }
 
-/* What a row takes from the others counts as their tokens do, in tokens of one's own. */
-static void test_weights(void **state)
-{
-    (void)state;
-    assert_true(ft_price_weight(0) == 1);
-    assert_true(ft_price_weight(1e9) == 10 && ft_price_weight(-1e9) == 0.1);
-    assert_float_equal(ft_price_weight(4), 1 + 4 * ft_sched_tune->price.press, 1e-9);
-    assert_float_equal(ft_price_weight(-4), 1 / (1 + 4 * ft_sched_tune->price.ease), 1e-9);
-    assert_float_equal(ft_price_for(0.3, 1, 1), 0.3, 1e-9);
-    assert_float_equal(ft_price_for(0.3, 2, 1), 0.15, 1e-9);
-    assert_float_equal(ft_price_for(0.3, 1, 2), 0.6, 1e-9);
-    assert_float_equal(ft_price_for(0.3, 5, 5), 0.3, 1e-9);
-    assert_true(ft_price_for(0.3, 1, 5) == 0.99);
-    assert_float_equal(ft_price_for(0.3, 1, 0), 0.03, 1e-9); /* nobody's tokens count nothing */
-    for (double lacks = 0.1; lacks < 1000; lacks *= 2)
-        assert_true(ft_price_weight(lacks) > 1 && ft_price_weight(-lacks) < 1 &&
-                    ft_price_weight(lacks) >= ft_price_weight(lacks / 2) &&
-                    ft_price_weight(-lacks) <= ft_price_weight(-lacks / 2));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),         cmocka_unit_test(test_grows),
         cmocka_unit_test(test_tells_what_pays), cmocka_unit_test(test_token),
-        cmocka_unit_test(test_speed),           cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

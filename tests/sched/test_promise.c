@@ -34,17 +34,6 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_owed(&p), 90 * S + S / 4);
 }
 
-/* After ten seconds 40 tokens are owed, and 50 should be there. */
-static void test_lacks(void **state)
-{
-    const ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S, .had_tok = 44};
-    (void)state;
-    assert_float_equal(ft_promise_lacks(&p, 100 * S), 6, 1e-9);
-    assert_float_equal(ft_promise_lacks(&p, 98 * S), -4, 1e-9);
-    assert_float_equal(ft_promise_lacks(&p, 90 * S), -44, 1e-9);
-    assert_float_equal(ft_promise_lacks(&p, 190 * S), 400 + 16 - 44, 1e-9); /* not 500 */
-}
-
 /* The time until the first verdict counts, too: a text whose prompt took long is behind, and due at
  * once, until it has caught up. A prompt that took no time leaves the round its budget. */
 static void test_first_round(void **state)
@@ -180,11 +169,10 @@ static void test_kept_is_monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),          cmocka_unit_test(test_lacks),
-        cmocka_unit_test(test_first_round),      cmocka_unit_test(test_runs_by_hand),
-        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_keeps_promises),
-        cmocka_unit_test(test_classes),          cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_is_monotone),
+        cmocka_unit_test(test_by_hand),        cmocka_unit_test(test_first_round),
+        cmocka_unit_test(test_runs_by_hand),   cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_keeps_promises), cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_kept),           cmocka_unit_test(test_kept_is_monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,27 +96,6 @@ static void test_price(void **state)
     prices(&ft_sched_fcfs, 0);
 }
 
-/* One of two texts was promised two tokens by now and has none. It lacks the 2.5 that it should
- * have, so its tokens count more than those of the other text, which has no promise. */
-static void test_price_of_promises(void **state)
-{
-    (void)state;
-    ft_verifier *v = start(&ft_sched_wisp);
-    local_client *c = calloc(CROWD, sizeof *c);
-    open_at(&c[0], v, 0, PROMISED);
-    open_text(&c[1], v, 1);
-    now_us += 1000000;
-    send_joint(c);
-    for (uint32_t i = 0; i < CROWD; i++)
-        assert_true(local_wait_verdict(&c[i], 1));
-    const double weight = 1 + 2.5 * ft_sched_tune->price.press;
-    assert_int_equal(c[0].verdict.hints.row_price, (uint32_t)(500 / weight + 0.5));
-    for (uint32_t i = 0; i < CROWD; i++)
-        local_close(&c[i]);
-    ft_verifier_destroy(v);
-    free(c);
-}
-
 static void test_no_trees(void **state)
 {
     const ft_sched_policy *const policies[] = {&ft_sched_wisp, &ft_sched_centralized};
@@ -135,7 +114,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_price),
-        cmocka_unit_test(test_price_of_promises),
         cmocka_unit_test(test_no_trees),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "spec/depth.h"
+#include "spec/tuning.h"
 
 enum { DEPTH = 12, ROUNDS = 4000, LEARNING = 100 };
 
@@ -286,13 +287,29 @@ static void test_least_chance(void **state)
     assert_true(ft_depth_least_chance(&known, 1e9, 0.99) < 1);
 }
 
+/* A text at its promise wants some tokens to spare, one behind it more, and one far ahead as many
+ * as promised, and always its target's own. */
+static void test_promised(void **state)
+{
+    const ft_depth unknown = {0}, known = {.round_us = 200000};
+    const double spare = ft_spec_tune->depth.spare;
+    (void)state;
+    assert_true(ft_depth_promised_tok(&unknown, &(ft_depth_promise){10, 5}) == 0);
+    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, 0}), 2 * spare, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, 4}),
+                       2 * spare + 4 / ft_spec_tune->depth.catch_up, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, -100}), 2, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){1, -100}), 1, 1e-9);
+    assert_true(ft_depth_surplus_chance(0.01) > 0.01 && ft_depth_surplus_chance(0.9) < 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_the_best),   cmocka_unit_test(test_better_than_fixed),
         cmocka_unit_test(test_times_unknown),   cmocka_unit_test(test_monotonous),
         cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_rows_are_weighed),
-        cmocka_unit_test(test_least_chance),
+        cmocka_unit_test(test_least_chance),    cmocka_unit_test(test_promised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

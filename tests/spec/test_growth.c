@@ -63,6 +63,15 @@ static void compute(uint64_t text, const uint16_t *chosen, uint32_t n, uint32_t 
     ft_growth_check(&g);
 }
 
+/* What a tree should bring, the target's own token included. */
+static double tokens_of(const ft_tree *tree)
+{
+    double tokens = 1;
+    for (uint32_t i = 0; i < tree->n; i++)
+        tokens += (double)expf(tree->cum_logp[i]);
+    return tokens;
+}
+
 static const ft_growth_limits no_limits = {.leaves = FT_DRAFT_LEAVES, .depth = UINT32_MAX};
 
 static uint32_t grow(uint64_t text, const ft_draft_params *p, uint32_t forwards)
@@ -112,6 +121,39 @@ static void test_grows_to_the_best(void **state)
             all_nodes(text, 0, worst, p.branch, &better);
             assert_int_equal(better, tree.n - 1); /* all but the worst itself */
         }
+    }
+}
+
+/* Once a tree brings enough, it neither grows nor takes nodes that are not likely. With a tree
+ * that brings less, or where all nodes are likely enough, nothing changes. */
+static void test_enough(void **state)
+{
+    (void)state;
+    for (uint64_t text = 0; text < 40; text++) {
+        ft_draft_params p = ft_draft_params_tree(24, 0, 4);
+        ft_tree all, tree;
+        begin(text, p.branch);
+        const uint32_t forwards = grow(text, &p, 1000);
+        ft_growth_emit(&g, &p, &all);
+        const double most = tokens_of(&all);
+        for (int step = 1; step <= 4; step++) {
+            p.enough_tok = (float)(1 + (most - 1) * step / 4);
+            p.surplus_logp = step % 2 ? 0 : logf(0.3f);
+            begin(text, p.branch);
+            assert_true(grow(text, &p, 1000) <= forwards);
+            ft_growth_emit(&g, &p, &tree);
+            const double tokens = tokens_of(&tree);
+            assert_true(tokens >= (double)p.enough_tok - 1e-4);
+            for (uint32_t i = 0; i < tree.n;
+                 i++) /* without it there is not enough, or it is likely */
+                assert_true(tokens - (double)expf(tree.cum_logp[i]) < (double)p.enough_tok ||
+                            tree.cum_logp[i] >= p.surplus_logp);
+        }
+        p.enough_tok = (float)most + 1;
+        begin(text, p.branch);
+        assert_int_equal(grow(text, &p, 1000), forwards);
+        ft_growth_emit(&g, &p, &tree);
+        test_trees_same(&all, &tree);
     }
 }
 
@@ -351,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_likeliest_text),
         cmocka_unit_test(test_grows_to_the_best),
+        cmocka_unit_test(test_enough),
         cmocka_unit_test(test_rounds_keep_the_invariants),
         cmocka_unit_test(test_proactive_leaves_room),
         cmocka_unit_test(test_walks),
