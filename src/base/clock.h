@@ -25,4 +25,10 @@ static inline int64_t ft_clock_now_us(const ft_clock *clock)
     return clock->now_us(clock->ctx);
 }
 
+/* The shorter of two times to wait; < 0 stands for a wait without a limit. */
+static inline int64_t ft_sooner_us(int64_t a_us, int64_t b_us)
+{
+    return a_us < 0 || (b_us >= 0 && b_us < a_us) ? b_us : a_us;
+}
+
 #endif

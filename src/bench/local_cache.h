@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A cache folder for each method of bench local, so that no method begins with what another one or
- * the user's own processes have learnt, and leaves nothing to them. Packed weights, which are large
- * and say nothing, are kept for all of them together. One thread. */
+ * A cache folder for each method of bench local, or for the devices of bench capacity. So none of
+ * them begins with what another one or the user's own processes have learnt, and none leaves
+ * anything to them. Packed weights, which are large and say nothing, are kept for all of them
+ * together. One thread. */
 #ifndef FT_BENCH_LOCAL_CACHE_H
 #define FT_BENCH_LOCAL_CACHE_H
 

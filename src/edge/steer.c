@@ -101,18 +101,18 @@ static void size_by_worth(const ft_steer *s, const ft_control_room *room, ft_dra
  * verdict has told the price, it drafts only a few nodes: many texts may begin at once. */
 static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
 {
-    const ft_depth_promise promise = {.tokens_per_s = (double)s->how.asked_tokens_per_s,
-                                      .lacks_tok = ask->lacks_tok};
+    ft_depth_promise promise = {.tokens_per_s = (double)s->how.asked_tokens_per_s,
+                                .lacks_tok = ask->lacks_tok,
+                                .round_us = s->depth.round_us};
     if (s->place != FT_PLACE_SERVER || promise.tokens_per_s <= 0)
         return;
     if (!s->told)
         params->budget = ft_min_u32(params->budget, ft_edge_tune->promise.first_nodes);
     if (s->control.price <= 0 || !params->weigh_rows)
         return;
-    ft_depth depth = s->depth;
-    if (depth.round_us <= 0) /* what an earlier process has learnt of its parts */
-        depth.round_us = ft_control_cycle_us(&s->control, params->budget, s->choice.depth);
-    params->enough_tok = (float)ft_depth_promised_tok(&depth, &promise);
+    if (promise.round_us <= 0) /* what an earlier process has learnt of its parts */
+        promise.round_us = ft_control_cycle_us(&s->control, params->budget, s->choice.depth);
+    params->enough_tok = (float)ft_depth_promised_tok(&promise);
     params->surplus_logp = logf((float)ft_depth_surplus_chance((double)expf(params->min_logp)));
 }
 
@@ -202,21 +202,12 @@ ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t a
 
 /* ---- learning from what was measured ---- */
 
-/* Tokens that the tree should bring, the target's own included. */
-static double expected(const ft_tree *tree)
-{
-    double tokens = 1;
-    for (uint32_t i = 0; i < tree->n; i++)
-        tokens += (double)expf(tree->cum_logp[i]);
-    return tokens;
-}
-
 void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64_t us, bool cold)
 {
     s->tree.levels = ft_tree_levels(tree);
     s->tree.drafted_us = us;
     s->tree.forwards = forwards;
-    s->tree.expected = expected(tree);
+    s->tree.expected = ft_tree_tokens(tree);
     if (!cold && !s->how.at_once)
         ft_control_saw_draft(&s->control, s->tree.levels, forwards, us);
 }
@@ -262,9 +253,9 @@ void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v
 
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times)
 {
+    s->told = true;
     if (times->rtt.known)
         ft_control_saw_rtt(&s->control, times->rtt.us);
-    s->told = true;
     if (v->read_tok == 0) { /* else the pass, or one before it, read text, too */
         s->run.tokens += v->n_next;
         s->run.us += (int64_t)v->queue_us + v->verify_us;

@@ -2,7 +2,8 @@
 // A group's cycle is the time from one of its passes to its next one: its own pass, and then its
 // edges' time to draft or the other group's pass, whichever is longer. So both rhythms have a speed
 // in tokens per microsecond, the sum over groups of gain / cycle. The pass waits for as many drafts
-// as make that speed highest. Pure, no state.
+// as make that speed highest, if it is then higher than without waiting. A draft that would come
+// while the pass runs is not left out: it would have to wait for the pass's end. Pure, no state.
 #include "sched/await.h"
 
 #include <math.h>

@@ -21,6 +21,7 @@
 #include "sched/groups.h"
 #include "sched/price.h"
 #include "sched/prompt_share.h"
+#include "sched/tuning.h"
 #include "serve/kv_room.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
@@ -182,7 +183,9 @@ static int64_t hold_joint(ft_verifier *v)
 /* Rows of a prompt, as part of a pass that is not composed yet. */
 static uint32_t prompt_rows(const ft_sess *s)
 {
-    return ft_min_u32(ft_sess_missing(s), s->verifier->opts.max_batch_tok / 4);
+    const uint32_t kept =
+        s->verifier->opts.max_batch_tok / (uint32_t)ft_sched_tune->batch.prompt_part;
+    return ft_min_u32(ft_sess_missing(s), kept);
 }
 
 static ft_await_text waiting_text(const ft_sess *s, int64_t now_us)
@@ -352,13 +355,11 @@ bool ft_sess_batch_gather(ft_verifier *v, int64_t *look_us)
 {
     ft_sess_batch *b = &v->batch;
     gather(v);
-    const int64_t joint_us = hold_joint(v);
-    *look_us = v->policy->start_us ? hold(v) : -1;
-    if (*look_us < 0 || (joint_us >= 0 && joint_us < *look_us))
-        *look_us = joint_us;
-    const int64_t all_us = v->policy->awaits ? hold_all(v) : -1;
-    if (*look_us < 0 || (all_us >= 0 && all_us < *look_us))
-        *look_us = all_us;
+    *look_us = hold_joint(v);
+    if (v->policy->start_us)
+        *look_us = ft_sooner_us(*look_us, hold(v));
+    if (v->policy->awaits)
+        *look_us = ft_sooner_us(*look_us, hold_all(v));
     b->alone = b->n_needs == 1 && !v->policy->start_us &&
                !draft_expected(v, ft_clock_now_us(&v->opts.clock));
     return b->n_needs > 0;

@@ -171,12 +171,6 @@ static bool serve_handles(ft_verifier *v)
     return go;
 }
 
-/* The shorter of two times to wait; < 0 stands for a wait without a limit. */
-static int64_t sooner(int64_t a_us, int64_t b_us)
-{
-    return a_us < 0 || (b_us >= 0 && b_us < a_us) ? b_us : a_us;
-}
-
 /* Sets rest_us: the time of the engine thread that no other counter contains. */
 static void count_rest(ft_verifier *v, int64_t now_us)
 {
@@ -199,8 +193,8 @@ static void *engine_main(void *arg)
         int64_t look_us;
         idle = !ft_pass_run(v, &look_us);
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
-        wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
-        wait_us = sooner(wait_us, ft_inbox_recall_late(&v->inbox, now_us));
+        wait_us = ft_sooner_us(ft_sessions_expire(v, now_us), look_us);
+        wait_us = ft_sooner_us(wait_us, ft_inbox_recall_late(&v->inbox, now_us));
         count_rest(v, now_us);
         ft_load_look(v, now_us);
         if (idle)

@@ -45,11 +45,11 @@ double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
     return price + (1 - price) * fmin(ft_depth_rate(d) * row_us, LEAST_MOST);
 }
 
-double ft_depth_promised_tok(const ft_depth *d, const ft_depth_promise *p)
+double ft_depth_promised_tok(const ft_depth_promise *p)
 {
-    const double promised = p->tokens_per_s * d->round_us / 1e6;
+    const double promised = p->tokens_per_s * p->round_us / 1e6;
     const double wanted = TUNE.spare * promised + p->lacks_tok / TUNE.catch_up;
-    return d->round_us > 0 ? fmax(wanted, fmax(promised, 1)) : 0;
+    return p->round_us > 0 ? fmax(wanted, fmax(promised, 1)) : 0;
 }
 
 double ft_depth_surplus_chance(double least)

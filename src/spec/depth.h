@@ -51,12 +51,13 @@ double ft_depth_least_chance(const ft_depth *depth, double row_us, double price)
 typedef struct ft_depth_promise {
     double tokens_per_s; /* promised, > 0 */
     double lacks_tok;    /* of what it should have had by now; < 0: it has more */
+    double round_us;     /* of its rounds; 0: not known */
 } ft_depth_promise;
 
 /* Tokens that a round should bring, the target's own included: what is promised for the time of a
  * round, with some to spare, and what the text lacks, over some rounds. What a tree would bring
  * beyond that is surplus. 0: the time of a round is not known. */
-double ft_depth_promised_tok(const ft_depth *depth, const ft_depth_promise *promise);
+double ft_depth_promised_tok(const ft_depth_promise *promise);
 /* A surplus node is drafted if the text goes through it with at least this chance. `least`: of any
  * node. Surplus is worth less than the tokens that other texts need. But where rows cost little,
  * it is nearly free. */

@@ -4,6 +4,7 @@
 #include "spec/tree.h"
 
 #include <assert.h>
+#include <math.h>
 
 void ft_tree_clear(ft_tree *tree)
 {
@@ -28,6 +29,14 @@ int32_t ft_tree_find_child(const ft_tree *tree, int32_t parent, int32_t token)
         if (tree->parent[i] == parent && tree->token[i] == token)
             return (int32_t)i;
     return -1;
+}
+
+double ft_tree_tokens(const ft_tree *tree)
+{
+    double tokens = 1;
+    for (uint32_t i = 0; i < tree->n; i++)
+        tokens += (double)expf(tree->cum_logp[i]);
+    return tokens;
 }
 
 uint32_t ft_tree_levels(const ft_tree *tree)

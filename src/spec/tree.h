@@ -28,6 +28,8 @@ void ft_tree_clear(ft_tree *tree);
 uint32_t ft_tree_add(ft_tree *tree, int32_t parent, int32_t token, float logp);
 /* The child of `parent` with this token, or -1. */
 int32_t ft_tree_find_child(const ft_tree *tree, int32_t parent, int32_t token);
+/* Tokens that it should bring, the target's own included. */
+double ft_tree_tokens(const ft_tree *tree);
 /* Nodes on its longest path; 0 for an empty tree. */
 uint32_t ft_tree_levels(const ft_tree *tree);
 /* FT_INVALID: a parent that points forward, two equal siblings, an id outside [0, n_vocab). */

@@ -9,14 +9,12 @@
 
 #include <cmocka.h>
 
-#include "sched/tuning.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
 #define PROMPT_TOK 10 /* so short that it is read with the first round */
 #define LENGTH     30
 #define CROWD      2
-#define PROMISED   2 /* tokens/s */
 
 static _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
 
@@ -24,44 +22,27 @@ static _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from
 static ft_verifier *start(const ft_sched_policy *policy)
 {
     static const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .error = 0.05};
-    return test_verifier_start((ft_verifier_opts){.clock = test_shared_clock(&now_us),
-                                                  .policy = policy,
-                                                  .costs = &costs,
-                                                  .n_slo = 1,
-                                                  .slo_tokens_per_s = {PROMISED}});
+    return test_verifier_start(
+        (ft_verifier_opts){.clock = test_shared_clock(&now_us), .policy = policy, .costs = &costs});
 }
 
-/* tokens_per_s: the promise that it asks for; 0: none. */
-static const ft_msg_hints *open_at(local_client *c, ft_verifier *v, uint64_t seed,
-                                   float tokens_per_s)
+static const ft_msg_hints *open_text(local_client *c, ft_verifier *v, uint64_t seed)
 {
     test_text *text = malloc(sizeof *text);
     test_text_random(text, PROMPT_TOK, seed);
-    ft_msg_open open = local_open_msg(text, 0.8f, seed, LENGTH);
-    open.slo_tokens_per_s = tokens_per_s;
+    const ft_msg_open open = local_open_msg(text, 0.8f, seed, LENGTH);
     local_open(c, v, &open, "me");
     local_wait_opened(c);
     free(text);
     return &c->opened.hints;
 }
 
-static const ft_msg_hints *open_text(local_client *c, ft_verifier *v, uint64_t seed)
-{
-    return open_at(c, v, seed, 0);
-}
-
-/* The drafts of all these texts, which wait for each other. */
-static void send_joint(local_client *c)
+/* The rounds of all these texts, which are verified in one pass. */
+static void joint_round(local_client *c)
 {
     const ft_msg_draft draft = {.round = 1, .base = PROMPT_TOK, .together = CROWD, .batch = 1};
     for (uint32_t i = 0; i < CROWD; i++)
         local_send(c[i].session, &draft);
-}
-
-/* The rounds of all these texts, which are verified in one pass. */
-static void joint_round(local_client *c)
-{
-    send_joint(c);
     for (uint32_t i = 0; i < CROWD; i++) {
         assert_true(local_wait_verdict(&c[i], 1));
         assert_int_equal(c[i].verdict.together, CROWD);

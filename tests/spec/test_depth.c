@@ -291,15 +291,14 @@ static void test_least_chance(void **state)
  * as promised, and always its target's own. */
 static void test_promised(void **state)
 {
-    const ft_depth unknown = {0}, known = {.round_us = 200000};
     const double spare = ft_spec_tune->depth.spare;
     (void)state;
-    assert_true(ft_depth_promised_tok(&unknown, &(ft_depth_promise){10, 5}) == 0);
-    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, 0}), 2 * spare, 1e-9);
-    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, 4}),
+    assert_true(ft_depth_promised_tok(&(ft_depth_promise){10, 5, 0}) == 0);
+    assert_float_equal(ft_depth_promised_tok(&(ft_depth_promise){10, 0, 200000}), 2 * spare, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&(ft_depth_promise){10, 4, 200000}),
                        2 * spare + 4 / ft_spec_tune->depth.catch_up, 1e-9);
-    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){10, -100}), 2, 1e-9);
-    assert_float_equal(ft_depth_promised_tok(&known, &(ft_depth_promise){1, -100}), 1, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&(ft_depth_promise){10, -100, 200000}), 2, 1e-9);
+    assert_float_equal(ft_depth_promised_tok(&(ft_depth_promise){1, -100, 200000}), 1, 1e-9);
     assert_true(ft_depth_surplus_chance(0.01) > 0.01 && ft_depth_surplus_chance(0.9) < 1);
 }
 

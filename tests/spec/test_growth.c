@@ -63,15 +63,6 @@ static void compute(uint64_t text, const uint16_t *chosen, uint32_t n, uint32_t 
     ft_growth_check(&g);
 }
 
-/* What a tree should bring, the target's own token included. */
-static double tokens_of(const ft_tree *tree)
-{
-    double tokens = 1;
-    for (uint32_t i = 0; i < tree->n; i++)
-        tokens += (double)expf(tree->cum_logp[i]);
-    return tokens;
-}
-
 static const ft_growth_limits no_limits = {.leaves = FT_DRAFT_LEAVES, .depth = UINT32_MAX};
 
 static uint32_t grow(uint64_t text, const ft_draft_params *p, uint32_t forwards)
@@ -135,17 +126,17 @@ static void test_enough(void **state)
         begin(text, p.branch);
         const uint32_t forwards = grow(text, &p, 1000);
         ft_growth_emit(&g, &p, &all);
-        const double most = tokens_of(&all);
+        const double most = ft_tree_tokens(&all);
         for (int step = 1; step <= 4; step++) {
             p.enough_tok = (float)(1 + (most - 1) * step / 4);
             p.surplus_logp = step % 2 ? 0 : logf(0.3f);
             begin(text, p.branch);
             assert_true(grow(text, &p, 1000) <= forwards);
             ft_growth_emit(&g, &p, &tree);
-            const double tokens = tokens_of(&tree);
+            const double tokens = ft_tree_tokens(&tree);
             assert_true(tokens >= (double)p.enough_tok - 1e-4);
-            for (uint32_t i = 0; i < tree.n;
-                 i++) /* without it there is not enough, or it is likely */
+            /* Without a node there is not enough, or it is likely. */
+            for (uint32_t i = 0; i < tree.n; i++)
                 assert_true(tokens - (double)expf(tree.cum_logp[i]) < (double)p.enough_tok ||
                             tree.cum_logp[i] >= p.surplus_logp);
         }
