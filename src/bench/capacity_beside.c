@@ -10,14 +10,18 @@
 void ft_capacity_beside_saw(ft_bench_capacity_report *report, ft_bench_capacity_way way,
                             const ft_bench_capacity_probe *p)
 {
-    ft_bench_capacity_drafts *d = &report->beside.drafts[way];
-    if (way != FT_BENCH_CAPACITY_SLED) /* its passes read whole texts, which are other rows */
+    ft_bench_capacity_beside *b = &report->beside;
+    ft_bench_capacity_drafts *d = &b->drafts[way];
+    if (way != FT_BENCH_CAPACITY_SLED) { /* its passes read whole texts, which are other rows */
         ft_capacity_saw_passes(
-            &report->beside.seen,
-            &(ft_capacity_passes){.weight = p->passes,
-                                  .texts = p->texts_a_pass,
-                                  .drafts = fmax(p->rows_a_pass - p->texts_a_pass, 0),
-                                  .pass_s = p->pass_ms / 1e3});
+            &b->seen, &(ft_capacity_passes){.weight = p->passes,
+                                            .texts = p->texts_a_pass,
+                                            .drafts = fmax(p->rows_a_pass - p->texts_a_pass, 0),
+                                            .pass_s = p->pass_ms / 1e3,
+                                            .waited_s = p->read_wait_ms / 1e3});
+        b->prompt_rows += p->prompt_rows;
+        b->tokens += p->tokens;
+    }
     d->verdicts += p->draft_verdicts;
     d->tokens += p->draft_tokens;
     d->drafted += p->drafted;
@@ -36,7 +40,9 @@ static double chance_of(const ft_bench_capacity_drafts *d)
 bool ft_capacity_beside_times(const ft_bench_capacity_report *report, ft_capacity_times *out)
 {
     const ft_bench_capacity_beside *b = &report->beside;
-    *out = (ft_capacity_times){.away_s = b->away_s, .most = b->most_tokens};
+    *out = (ft_capacity_times){.away_s = b->away_s,
+                               .most = b->most_tokens,
+                               .prompts = b->tokens > 0 ? b->prompt_rows / b->tokens : 0};
     for (int way = 0; way < FT_BENCH_CAPACITY_WAYS; way++)
         out->chance = fmax(out->chance, chance_of(&b->drafts[way]));
     return ft_capacity_fit(&b->seen, out);
@@ -147,8 +153,9 @@ static json_t *bound_json(const ft_bench_capacity_report *report, const ft_capac
                       number_or_null(b.drafts), "draft_tokens", (json_int_t)b.k, "most_over",
                       over_json(report, b.drafts, class[i])));
     }
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o}", "pass_ms", 1e3 * times->pass_s, "row_ms",
-                     1e3 * times->row_s, "drafted_row", times->drafted, "away_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "pass_ms", 1e3 * times->pass_s,
+                     "row_ms", 1e3 * times->row_s, "drafted_row", times->drafted, "read_ms",
+                     1e3 * times->read_s, "prompt_rows_a_token", times->prompts, "away_ms",
                      1e3 * times->away_s, "accept_chance", times->chance, "by_class", by_class);
 }
 
@@ -232,9 +239,11 @@ static void print_bounds(FILE *out, const ft_bench_capacity_report *report,
         perfect[i] = ft_capacity_beside_bound(report, &all, class[i]).ratio;
     }
     fprintf(out,
-            "bound over centralized: a pass takes %.2f ms, %.2f ms a text, and a drafted token "
-            "%.2f of that\n",
-            1e3 * times->pass_s, 1e3 * times->row_s, times->drafted);
+            "bound over centralized: a pass computes for %.2f ms, %.2f ms a text, and a drafted "
+            "token %.2f of that; it reads weights for %.2f ms; prompts have %.2f rows a token of "
+            "text\n",
+            1e3 * times->pass_s, 1e3 * times->row_s, times->drafted, 1e3 * times->read_s,
+            times->prompts);
     print_row(out, "", ratio, n);
     fprintf(out, "   (a drafted token is accepted with chance %.2f)\n", times->chance);
     print_row(out, "", perfect, n);

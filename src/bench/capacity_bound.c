@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/num.h"
+#include "sched/cost.h"
 
 #define STEPS        100   /* of the share that a drafted token's row costs, from 0 to 1 */
 #define LEAST_SPREAD 1e-9  /* of squares: less is rounding */
@@ -14,7 +15,7 @@
 
 /* One way to serve a class. */
 typedef struct option {
-    double need; /* of a second: what its rounds need of passes and waiting */
+    double left; /* of a second: for how long rows may be computed */
     double rows; /* a second and device, in rows of texts */
 } option;
 
@@ -27,23 +28,38 @@ static double tokens_of(double chance, uint32_t k)
     return tokens;
 }
 
+/* For how long rows may be computed in passes of that length; < 0: there are no such passes. */
+static double rows_s(const ft_capacity_times *t, double pass_s)
+{
+    if (pass_s < t->read_s)
+        return -1;
+    return ft_cost_other_us(pass_s, t->read_s) - t->pass_s;
+}
+
+/* The same in a round of that length. Of two passes, halves are best. */
+static double rows_in_round_s(const ft_capacity_times *t, double round_s, bool drafts)
+{
+    const double one_s = rows_s(t, round_s - (drafts ? t->away_s : 0));
+    return drafts ? fmax(one_s, 2 * rows_s(t, round_s / 2)) : one_s;
+}
+
 /* False: a draft's round takes longer than the promised speed allows, however empty the server
  * is. */
 static bool option_of(const ft_capacity_times *t, double speed, uint32_t k, option *out)
 {
-    const double rounds = speed / tokens_of(t->chance, k);
-    const double waits = k > 0 ? fmin(t->pass_s, t->away_s) : 0, rows = 1 + t->drafted * k;
-    *out = (option){rounds * (t->pass_s + waits), rounds * rows};
-    return k == 0 || rounds * (t->pass_s + t->away_s + t->row_s * rows) <= 1;
+    const double round_s = tokens_of(t->chance, k) / speed, rows = 1 + t->drafted * k;
+    const double left_s = rows_in_round_s(t, round_s, k > 0);
+    *out = (option){left_s / round_s, rows / round_s + speed * t->drafted * t->prompts};
+    return left_s >= 0 && (k == 0 || rows_s(t, round_s - t->away_s) >= t->row_s * rows);
 }
 
-/* The fewest rows a second for a class within this need; INFINITY: there is no such way. */
-static double least_rows(const ft_capacity_times *t, double speed, double need, uint32_t *best)
+/* The fewest rows a second for a class that leaves so much; INFINITY: there is no such way. */
+static double least_rows(const ft_capacity_times *t, double speed, double left, uint32_t *best)
 {
     double least = INFINITY;
     for (uint32_t k = 0; k <= t->most; k++) {
         option o;
-        if (!option_of(t, speed, k, &o) || o.need > need || o.rows >= least)
+        if (!option_of(t, speed, k, &o) || o.left < left || o.rows >= least)
             continue;
         least = o.rows;
         *best = k;
@@ -51,20 +67,20 @@ static double least_rows(const ft_capacity_times *t, double speed, double need, 
     return least;
 }
 
-/* What a second is worth: devices times row_s, if all classes keep to this need. */
+/* What a second is worth: devices times row_s, if all classes leave so much. */
 static double held_within(const ft_capacity_times *t, const float *tokens_per_s, uint32_t n,
-                          double need, uint32_t *k)
+                          double left, uint32_t *k)
 {
     double rows = 0, fastest = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t of_class = 0;
-        rows += least_rows(t, (double)tokens_per_s[i], need, &of_class) / n;
+        rows += least_rows(t, (double)tokens_per_s[i], left, &of_class) / n;
         if ((double)tokens_per_s[i] <= fastest)
             continue;
         fastest = (double)tokens_per_s[i];
         *k = of_class;
     }
-    return need < 1 ? (1 - need) / rows : 0;
+    return left / rows;
 }
 
 ft_capacity_bound ft_capacity_bound_of(const ft_capacity_times *t, const float *tokens_per_s,
@@ -79,14 +95,15 @@ ft_capacity_bound ft_capacity_bound_of(const ft_capacity_times *t, const float *
             uint32_t of_fastest = 0;
             if (!option_of(t, (double)tokens_per_s[i], k, &o))
                 continue;
-            const double held = held_within(t, tokens_per_s, n, o.need, &of_fastest);
+            const double held = held_within(t, tokens_per_s, n, o.left, &of_fastest);
             if (held <= best)
                 continue;
             best = held;
             bound.k = of_fastest;
         }
     }
-    const double decoding = fmax(1 - fastest * t->pass_s, 0) / fastest;
+    option alone;
+    const double decoding = option_of(t, fastest, 0, &alone) ? alone.left / alone.rows : 0;
     bound.decoding = decoding > 0 ? decoding / t->row_s : 0;
     bound.drafts = best > 0 ? best / t->row_s : 0;
     bound.ratio = decoding > 0 ? best / decoding : INFINITY;
@@ -120,7 +137,7 @@ double ft_capacity_chance(double drafted, double accepted)
 
 void ft_capacity_saw_passes(ft_capacity_seen *s, const ft_capacity_passes *p)
 {
-    const double w = p->weight, t = p->texts, d = p->drafts, y = p->pass_s;
+    const double w = p->weight, t = p->texts, d = p->drafts, y = p->pass_s - p->waited_s;
     const double more[] = {w,         w * t,     w * d,     w * y,     w * t * t,
                            w * d * d, w * t * d, w * t * y, w * d * y, w * y * y};
     double *const sums[] = {
@@ -130,6 +147,9 @@ void ft_capacity_saw_passes(ft_capacity_seen *s, const ft_capacity_passes *p)
         return;
     for (size_t i = 0; i < FT_COUNT(sums); i++)
         *sums[i] += more[i];
+    const double waits = w * p->waited_s / p->pass_s;
+    s->read_s += waits * ft_cost_other_us(p->pass_s, y);
+    s->read_n += waits;
 }
 
 /* A line through the passes' times over texts + drafted * drafts, neither of its numbers negative.
@@ -170,5 +190,6 @@ bool ft_capacity_fit(const ft_capacity_seen *s, ft_capacity_times *out)
     out->pass_s = it.pass_s;
     out->row_s = it.row_s;
     out->drafted = it.drafted;
+    out->read_s = s->read_n > 0 ? s->read_s / s->read_n : 0;
     return true;
 }

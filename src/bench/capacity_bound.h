@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How many times as many devices drafts can make a server hold, over plain decoding, by what its
- * passes take. A pass over n texts of about one length, with k drafted tokens each, takes
- * a + b n (1 + c k): WISP eq. (19), where b is a text's row and the reading of its K and V, and c b
- * is the row of a drafted token. A round brings g tokens, so a text of v tokens/s has one every
- * g / v (eq. (4) and (6)), of which its draft is away for d, on the device and in the network.
+ * passes take. A pass over n texts of about one length, with k drafted tokens each, computes for a
+ * + b n (1 + c k): WISP eq. (19), where b is a text's row and the reading of its K and V, and c b
+ * is the row of a drafted token. A round brings g tokens, so a text of v tokens/s has one every g
+ * / v (eq. (4) and (6)), of which its draft is away for d, on the device and in the network. A
+ * text also adds the rows of its prompt that no cache has: q for each of its tokens, in the mean,
+ * which cost what drafted rows do. Where weights are read from disk in every pass, this takes r,
+ * and rows are computed meanwhile. A pass of length T computes for C(T) = (T^3 - r^3)^(1/3), as
+ * sched/cost.c has it; C(T) = T if nothing is read.
  *
- *   decoding   A text is in every pass: a + b n <= 1 / v.
- *   drafts     In every round of a text there is either another pass, which takes a, or the server
- *              waits for d, since no text drafts before it knows its last verdict. So the rounds of
- *              n texts take a + min(a, d) + b n (1 + c k) <= g / v.
+ *   decoding   A text is in every pass: a + b n (1 + c q) <= C(1 / v).
+ *   drafts     In every round of a text there is either another pass, or the server waits for d,
+ *              since no text drafts before it knows its last verdict. Two passes compute for
+ *              longest if they are equally long. So in a round b n (1 + c (k + q g)) is at most
+ *              C(g / v - d) - a or 2 (C(g / 2 v) - a), whichever is more.
  *
- * Of the largest n of both the ratio is therefore at most
- *
- *   max over k of ((g / v - a - min(a, d)) / (1 + c k)) / (1 / v - a).
- *
- * b cancels out. With k = 0, g = 1 and d = 0 the ratio is 1. Mixing drafts of several k, or drafts
- * and decoding, is no better: the drafts' side is a ratio of two means, which no mean exceeds the
- * best of. If every token is accepted, g = 1 + k, the ratio approaches 1 / (c (1 - a v)): drafts
- * save passes, and of their rows what c is less than 1.
+ * The ratio is that of the largest n of both, over all k. b cancels out. With k = 0, g = 1 and d =
+ * 0 the ratio is 1. Mixing drafts of several k, or drafts and decoding, is no better: the drafts'
+ * side is a ratio of two means, which no mean exceeds the best of. If every token is accepted, and
+ * there are no prompts and nothing is read, the ratio approaches 1 / (c (1 - a v)): drafts save
+ * passes, and of their rows what c is less than 1.
  *
  * Of several classes, device i has class i mod n. Decoding by `centralized` gives all the fastest
  * speed. With drafts each class has rounds of its own, and what the most demanding class needs of
  * passes and waiting is paid once.
  *
- * Not counted, so that the bound is high: the work between passes, prompts, a pass's growing
- * attention, that texts are whole numbers, and drafts of more than one forward of the device.
+ * Not counted, so that the bound is high: the work between passes, a pass's growing attention,
+ * that texts are whole numbers and differ, and drafts of more than one forward of the device.
  * Pure. */
 #ifndef FT_BENCH_CAPACITY_BOUND_H
 #define FT_BENCH_CAPACITY_BOUND_H
@@ -36,6 +38,8 @@
 typedef struct ft_capacity_times {
     double pass_s, row_s; /* a, b; row_s 0: rows are free */
     double drafted;       /* c, [0, 1] */
+    double read_s;        /* r; 0: no weights are read */
+    double prompts;       /* q */
     double away_s;        /* d of the shortest draft */
     double chance;        /* that one more token of a draft is accepted, [0, 1] */
     uint32_t most;        /* tokens a draft, at most; 0: no drafts */
@@ -61,19 +65,21 @@ typedef struct ft_capacity_seen {
     double n, texts, drafts, pass_s;
     double texts_sq, drafts_sq, texts_drafts;
     double texts_pass_s, drafts_pass_s, pass_s_sq;
+    double read_s, read_n; /* reading, weighted by how much passes waited for it */
 } ft_capacity_seen;
 
 /* A probe's passes, in the mean. */
 typedef struct ft_capacity_passes {
-    double weight; /* how many there were */
-    double texts, drafts, pass_s;
+    double weight;           /* how many there were */
+    double texts, drafts;    /* drafts: with the rows of prompts */
+    double pass_s, waited_s; /* of it, for weights to be read */
 } ft_capacity_passes;
 
 /* Counts a probe without passes, or without texts in them, as nothing. */
 void ft_capacity_saw_passes(ft_capacity_seen *seen, const ft_capacity_passes *passes);
-/* Sets pass_s, row_s and drafted by least squares, none of them negative. drafted is 1 if no drafts
- * were seen. False: too little was seen: two probes are needed whose passes have different
- * rows. */
+/* Sets pass_s, row_s and drafted by least squares, none of them negative, and read_s. drafted is 1
+ * if no drafts were seen. False: too little was seen: two probes are needed whose passes have
+ * different rows. */
 bool ft_capacity_fit(const ft_capacity_seen *seen, ft_capacity_times *out);
 
 #endif

@@ -51,6 +51,9 @@ ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_repor
     p.draft_tokens = fmax((double)s->tokens - (double)s->run_tokens, 0);
     p.drafted = (double)r->drafted;
     p.accepted = (double)r->accepted;
+    p.tokens = (double)s->tokens;
+    p.prompt_rows = fmax((double)s->passes.sum - (double)s->rounds - p.drafted, 0);
+    p.read_wait_ms = share((double)s->streamed_wait_us / 1e3, (double)s->passes.n);
     p.read_mb_a_pass = share((double)s->streamed_bytes / 1e6, (double)s->passes.n);
     p.refused = r->refused;
     p.misses = r->misses;
@@ -93,14 +96,21 @@ void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_cap
     const struct {
         const char *key;
         double value;
-    } figures[] = {
-        {"violation_rate", p->slow},     {"violation_rate_from_first", p->slow_from_first},
-        {"tokens_per_s", p->goodput},    {"server_busy_share", p->busy},
-        {"driver_cpu_share", p->driver}, {"rows_a_pass", p->rows_a_pass},
-        {"pass_ms", p->pass_ms},         {"tokens_a_verify", p->tokens_a_verdict},
-        {"run_share", p->runs},          {"acceptance", p->acceptance},
-        {"device_late_share", p->late},  {"read_mb_a_pass", p->read_mb_a_pass},
-        {"seconds", p->seconds}};
+    } figures[] = {{"violation_rate", p->slow},
+                   {"violation_rate_from_first", p->slow_from_first},
+                   {"tokens_per_s", p->goodput},
+                   {"server_busy_share", p->busy},
+                   {"driver_cpu_share", p->driver},
+                   {"rows_a_pass", p->rows_a_pass},
+                   {"pass_ms", p->pass_ms},
+                   {"tokens_a_verify", p->tokens_a_verdict},
+                   {"run_share", p->runs},
+                   {"acceptance", p->acceptance},
+                   {"device_late_share", p->late},
+                   {"read_mb_a_pass", p->read_mb_a_pass},
+                   {"read_wait_ms", p->read_wait_ms},
+                   {"prompt_rows_a_token", share(p->prompt_rows, p->tokens)},
+                   {"seconds", p->seconds}};
     const struct {
         const char *key;
         uint64_t value;

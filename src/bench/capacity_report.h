@@ -38,6 +38,8 @@ typedef struct ft_bench_capacity_probe {
     double runs;                         /* share of the tokens that the server decoded by itself */
     double draft_verdicts, draft_tokens; /* of rounds with drafts: so many, and what they brought */
     double drafted, accepted;            /* tokens of all texts' drafts */
+    double prompt_rows, tokens;          /* of all passes: rows of prompts; tokens of texts */
+    double read_wait_ms;                 /* of pass_ms, for weights to be read from disk */
     double slow_of[FT_SLO_CLASSES];      /* the share of each class of the crowd */
     uint64_t late_rounds[FT_SLO_CLASSES][FT_LATE_CAUSES];    /* as the server counts verdicts */
     double read_mb_a_pass;                                   /* of the target's file */
@@ -59,8 +61,9 @@ typedef struct ft_bench_capacity_drafts {
 typedef struct ft_bench_capacity_beside {
     ft_capacity_seen seen;
     ft_bench_capacity_drafts drafts[FT_BENCH_CAPACITY_WAYS];
-    double away_s;        /* of the shortest draft: a forward and the network */
-    uint32_t most_tokens; /* of a draft */
+    double prompt_rows, tokens; /* of all ways but sled, as in ft_bench_capacity_probe */
+    double away_s;              /* of the shortest draft: a forward and the network */
+    uint32_t most_tokens;       /* of a draft */
 } ft_bench_capacity_beside;
 
 typedef struct ft_bench_capacity_report {

@@ -246,3 +246,8 @@ ft_weight_stream_stats ft_streamed_stats(ft_streamed *s)
 {
     return ft_weight_stream_get_stats(s->stream);
 }
+
+int64_t ft_streamed_waited_us(ft_streamed *s)
+{
+    return s ? ft_streamed_stats(s).waited_us : 0;
+}

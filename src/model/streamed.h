@@ -64,5 +64,7 @@ void ft_streamed_release_head_part(ft_streamed *s, uint32_t part);
 
 /* Any thread. */
 ft_weight_stream_stats ft_streamed_stats(ft_streamed *s);
+/* Microseconds during which passes have waited for reads; 0 if s is NULL. */
+int64_t ft_streamed_waited_us(ft_streamed *s);
 
 #endif

@@ -66,12 +66,10 @@ static double speed_at_once(const ft_await_text *texts, size_t n, const ft_cost 
         away_us += texts[i].away_us * texts[i].gain_tok;
     }
     away_us /= fmax(gain_tok, 1e-9);
-    const double rows_us = ft_cost_added_us(cost, &all);
-    const double fixed_us = (double)ft_cost_predict(cost, &all) - rows_us;
-    double pass_us = fixed_us + rows_us / 2;
+    double pass_us = ft_cost_predict_share(cost, &all, 0.5);
     for (int i = 0; i < STEPS; i++) {
         cycle_us = fmax(fmax(away_us + 1.5 * pass_us, 2 * pass_us), 1);
-        pass_us += (fixed_us + rows_us * fmin(pass_us / cycle_us, 0.5) - pass_us) / 2;
+        pass_us += (ft_cost_predict_share(cost, &all, fmin(pass_us / cycle_us, 0.5)) - pass_us) / 2;
     }
     return gain_tok / cycle_us;
 }

@@ -56,10 +56,13 @@ typedef struct ft_cost_seen {
 typedef struct ft_cost {
     ft_cost_seen seen[2][FT_COST_SIZES][FT_COST_KEPT];
     uint64_t n_seen;
-    double us[FT_COST_FACTORS];    /* what one of each costs, >= 0 */
+    double us[FT_COST_FACTORS];    /* what computing one of each costs, >= 0 */
     double prior[FT_COST_FACTORS]; /* what they cost for all one knew before; 0: nothing */
     double error;                  /* recent mean of |predicted - measured| / measured, at most 1 */
     double bias;                   /* the same with the sign: > 0 if predictions are too long */
+    double read_us; /* what reading weights from disk takes in a pass; 0: none are read */
+    double hidden;  /* recent mean share of a little more computing that did not make the pass
+                       longer, since it waited for weights anyway, [0, 1] */
 } ft_cost;
 
 /* Nothing is known. */
@@ -72,14 +75,24 @@ void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], double error
 /* The numbers of a pass in the order of the factors. */
 void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS]);
 
-/* Microseconds that a part adds to a pass, without the fixed costs. */
+/* Microseconds by which a part of a pass makes recent passes longer, without the fixed costs. */
 double ft_cost_added_us(const ft_cost *cost, const ft_pass *part);
+/* Microseconds that any pass takes, whatever is in it. */
+double ft_cost_fixed_us(const ft_cost *cost);
 
 /* A pass took `us`; ignored unless both are positive. */
 void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us);
+/* A pass took `us`, in waited_us of which it waited for weights to be read, [0, us]. */
+void ft_cost_observe_read(ft_cost *cost, const ft_pass *pass, int64_t us, int64_t waited_us);
+
+/* In a pass of `us`, reading or computing took part_us, [0, us]: what the other of the two took. In
+ * any unit of time. */
+double ft_cost_other_us(double us, double part_us);
 
 /* Microseconds of a pass; 0 while nothing is known. Does not fall when a pass grows. */
 int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass);
+/* The same of a pass with that share of its rows, [0, 1]. */
+double ft_cost_predict_share(const ft_cost *cost, const ft_pass *pass, double share);
 
 /* Rows of a prompt, n_past of whose tokens are in KV, that may join `pass` for at most budget_us
  * more than it costs without them, the recent error added; at most `most`, which is the answer

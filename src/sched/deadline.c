@@ -76,12 +76,6 @@ static ft_pass with(ft_pass pass, const ft_work *w)
     return ft_pass_plus(pass, w->n_past, w->n_tok, w->n_out);
 }
 
-/* What is paid once for a pass, whoever is in it. */
-static double fixed_us(const ft_cost *cost)
-{
-    return cost->us[FT_COST_PASS] + cost->us[FT_COST_HEAD];
-}
-
 /* The order among those that are late. A text that was promised too much stays the one that is owed
  * most. It comes last, by its waiting time; otherwise it would take the server from texts whose
  * promises can be kept. */
@@ -107,7 +101,7 @@ static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_
         return place(RANK_CRITICAL, left_us);
     /* Eq. (16), divided by the time that is left: work that is due much later can wait. The fixed
      * costs of the pass do not count, because each pass has them. */
-    double cost_us = (double)own_us - fixed_us(limits->cost);
+    double cost_us = ft_cost_added_us(limits->cost, &alone);
     double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1) / (double)left_us;
     return place(RANK_OTHER, falling((float)density));
 }
@@ -138,7 +132,7 @@ typedef struct pace {
 
 static pace pace_of_none(const ft_cost *cost)
 {
-    return (pace){.fixed_us = fixed_us(cost), .even_us = INT64_MAX};
+    return (pace){.fixed_us = ft_cost_fixed_us(cost), .even_us = INT64_MAX};
 }
 
 static pace pace_with(pace p, const ft_work *w, rank r)

@@ -27,7 +27,9 @@
       "the least that an old pass counts: it is the last of its size")                  \
     /* half < 1 %, double < 1 % */                                                      \
     T(g, REAL, SCALED, error_rate, 0.2, "share of a new error in the mean of errors")   \
-    /* half -2.7 % fit cold, double +1.1 % fit cold */
+    /* half -2.7 % fit cold, double +1.1 % fit cold */                                  \
+    T(g, REAL, SCALED, read_rate, 0.1, "share of a new pass in means about reading")    \
+    /* half not met, double not met */
 
 /* deadline.c, room.c. A round meets two passes, the one that runs when it arrives and its
  * own; a quarter of its time is left for its edge and the network: hence round_share. */

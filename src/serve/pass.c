@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "model/streamed.h"
 #include "serve/answers.h"
 #include "serve/batch.h"
 #include "serve/health.h"
@@ -34,8 +35,8 @@ static int64_t count_pass(ft_verifier *v, int64_t started_us)
 }
 
 /* Called after the walks, which took walk_us in all. Counts the walks. Corrects the cost model by
- * the measured times of the pass and of the head. */
-static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
+ * the measured times of the pass and of the head. waited_us: of them, for weights. */
+static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us, int64_t waited_us)
 {
     ft_pass *pass = &v->batch.pass;
     ft_verifier_stats *stats = &v->stats;
@@ -54,7 +55,7 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
         ft_spike_observe(&v->spikes, &v->cost, pass, &v->batch.prompts, us);
     stats->spikes[spike]++;
     v->batch.spike = spike != FT_SPIKE_NONE;
-    ft_cost_observe(&v->cost, pass, us);
+    ft_cost_observe_read(&v->cost, pass, us, waited_us);
     stats->cost_error = v->cost.error;
     stats->cost_bias = v->cost.bias;
 }
@@ -101,6 +102,7 @@ static void drop_walks(const ft_sess_part *part)
 static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
 {
     const ft_sess_part *part = &v->batch.segments;
+    const int64_t waited_us = ft_streamed_waited_us(v->opts.streamed);
     ft_status status = ft_engine_forward_rows(v->engine, part->segment, part->n, err);
     if (status != FT_OK)
         return status;
@@ -111,7 +113,7 @@ static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
         return status;
     }
     const int64_t now_us = ft_clock_now_us(&v->opts.clock);
-    count_walks(v, pass_us, now_us - from_us);
+    count_walks(v, pass_us, now_us - from_us, ft_streamed_waited_us(v->opts.streamed) - waited_us);
     if (v->opts.timeline)
         draw_pass(v, began_us, from_us, now_us);
     ft_verdict_give(v, began_us, now_us);

@@ -295,13 +295,15 @@ static ft_status create_judge(ft_verifier *v, ft_error *err)
 static ft_status warm(ft_verifier *v, ft_error *err)
 {
     ft_warm passes;
+    const int64_t before_us = ft_streamed_waited_us(v->opts.streamed);
     ft_status status = ft_engine_warm(v->engine, &v->opts.clock, &v->opts.kept, err, &passes);
+    const int64_t waited_us = ft_streamed_waited_us(v->opts.streamed) - before_us;
     v->warm_pass_us = status == FT_OK && passes.n > 0 ? passes.us[0] : 0;
     if (status == FT_OK && passes.n > 1 && passes.us[1] > passes.us[0])
         v->warm_row_us = (passes.us[1] - passes.us[0]) / (passes.rows[1] - passes.rows[0]);
     for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
         const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);
-        ft_cost_observe(&v->cost, &pass, passes.us[i]);
+        ft_cost_observe_read(&v->cost, &pass, passes.us[i], waited_us / passes.n);
     }
     return status;
 }

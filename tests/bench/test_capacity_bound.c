@@ -14,12 +14,14 @@
 #include "bench/capacity_bound.h"
 
 static double drafted = 1; /* what a drafted token's row costs, of a text's */
+static double read_s;      /* what a pass reads meanwhile */
 
 static ft_capacity_bound bound_of(double pass, double row, double away, double chance, float v)
 {
     const ft_capacity_times t = {.pass_s = pass,
                                  .row_s = row,
                                  .drafted = drafted,
+                                 .read_s = read_s,
                                  .away_s = away,
                                  .chance = chance,
                                  .most = 16};
@@ -101,7 +103,7 @@ static double rounds_per_s(const play *p)
             now = next;
             continue;
         }
-        const double end = now + p->pass + p->row * waiting * (1 + drafted * p->k);
+        const double end = now + fmax(p->pass + p->row * waiting * (1 + drafted * p->k), read_s);
         least = UINT32_MAX;
         for (uint32_t i = 0; i < p->n; i++) {
             if (ready[i] <= now) {
@@ -159,6 +161,36 @@ static void test_nobody_holds_more(void **state)
         nobody_holds_more();
     }
     drafted = 1;
+    read_s = 0.1;
+    nobody_holds_more();
+    read_s = 0;
+}
+
+/* Rows are computed while weights are read. */
+static void test_reading(void **state)
+{
+    (void)state;
+    read_s = 0.1;
+    /* A pass of 0.25 s computes for (0.25^3 - 0.1^3)^(1/3). */
+    assert_float_equal(bound_of(0, 0.01, 0.02, 0.6, 4).decoding, 100 * cbrt(0.014625), 1e-9);
+    assert_true(bound_of(0, 0.01, 0.02, 0.6, 9.9F).decoding > 0);
+    assert_true(bound_of(0, 0.01, 0.02, 0.6, 10.1F).decoding == 0);
+    /* A round takes a pass and the time that the device is away. */
+    assert_true(bound_of(0, 0.0001, 0.02, 0.6, 20.7F).drafts > 0); /* 1 / (1 - 0.6) / 0.12 */
+    assert_true(bound_of(0, 0.0001, 0.02, 0.6, 20.9F).drafts == 0);
+    read_s = 0;
+}
+
+/* Two rows of prompts for each token of text. */
+static void test_prompts(void **state)
+{
+    const float v = 4;
+    ft_capacity_times t = {
+        .row_s = 0.01, .drafted = 0.5, .prompts = 2, .away_s = 0.02, .chance = 1, .most = 1};
+    (void)state;
+    const ft_capacity_bound b = ft_capacity_bound_of(&t, &v, 1);
+    assert_float_equal(b.decoding, 25 / 2., 1e-9);
+    assert_float_equal(b.drafts, 50 / (1 + 0.5 * (1 + 2 * 2)), 1e-9);
 }
 
 /* Where a device is away for less than a pass, a server that waits for all holds as many. */
@@ -218,6 +250,18 @@ static void test_fit(void **state)
         assert_float_equal(t.row_s, 0.02, 1e-6);
     }
     s = (ft_capacity_seen){0};
+    for (size_t i = 0; i < FT_COUNT(sizes); i++) { /* computing while weights are read */
+        const double y = 0.01 + 0.02 * (sizes[i][0] + sizes[i][1]), all = cbrt(y * y * y + 0.008);
+        ft_capacity_saw_passes(&s, &(ft_capacity_passes){.weight = 7,
+                                                         .texts = sizes[i][0],
+                                                         .drafts = sizes[i][1],
+                                                         .pass_s = all,
+                                                         .waited_s = all - y});
+    }
+    assert_true(ft_capacity_fit(&s, &t));
+    assert_float_equal(t.pass_s, 0.01, 1e-6);
+    assert_float_equal(t.read_s, 0.2, 1e-6);
+    s = (ft_capacity_seen){0};
     saw(&s, 1, 0, 0.3);
     saw(&s, 9, 0, 0.1); /* rows cannot save time */
     assert_true(ft_capacity_fit(&s, &t) && t.row_s == 0);
@@ -234,6 +278,8 @@ int main(void)
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_nobody_holds_more),
+        cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_one_holds_as_many),
         cmocka_unit_test(test_chance),
         cmocka_unit_test(test_fit),

@@ -47,6 +47,17 @@ static void test_waits(void **state)
     assert_int_equal(wait_us(&memory), 0);
 }
 
+/* Where weights are read meanwhile, one pass with all rows is as long as two with half of them, if
+ * computing them takes longer than reading. If it takes far less, one pass saves the reading. */
+static void test_waits_while_reading(void **state)
+{
+    ft_cost dear = costs(2 * MS, 100 * MS), cheap = costs(2 * MS, 1 * MS);
+    (void)state;
+    dear.read_us = cheap.read_us = 200 * MS;
+    assert_int_equal(wait_us(&dear), 0);
+    assert_int_equal(wait_us(&cheap), 30 * MS);
+}
+
 /* A text that is away for long is not awaited, but the others are. Nor is one, if all are here. */
 static void test_stragglers(void **state)
 {
@@ -140,9 +151,9 @@ static void test_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits), cmocka_unit_test(test_stragglers),
-        cmocka_unit_test(test_away),  cmocka_unit_test(test_one_group),
-        cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_waits),      cmocka_unit_test(test_waits_while_reading),
+        cmocka_unit_test(test_stragglers), cmocka_unit_test(test_away),
+        cmocka_unit_test(test_one_group),  cmocka_unit_test(test_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,91 @@ static void test_never_falls(void **state)
     }
 }
 
+/* ---- weights that are read in every pass ---- */
+
+/* A pass of n rows that computes for 4 ms and 1 ms a row, while reading takes read_us. */
+static void observe_read(ft_cost *cost, uint32_t n, double read_us, ft_rng *rng)
+{
+    const ft_pass pass = ft_pass_plus((ft_pass){0}, 100, n, n);
+    const double computed_us = (4000 + 1000. * n) * exp(0.03 * ft_rng_normal(rng));
+    const double us = cbrt(pow(computed_us, 3) + pow(read_us, 3));
+    ft_cost_observe_read(cost, &pass, (int64_t)us, (int64_t)(us - computed_us));
+}
+
+static int64_t predict(const ft_cost *cost, uint32_t n)
+{
+    const ft_pass pass = ft_pass_plus((ft_pass){0}, 100, n, n);
+    return ft_cost_predict(cost, &pass);
+}
+
+/* Rows are nearly free while reading takes longer, and cost what computing them takes where that
+ * takes longer. Seen passes of some sizes tell that of all. */
+static void test_reading_hides_rows(void **state)
+{
+    const ft_pass rows = ft_pass_plus((ft_pass){0}, 0, 10, 10);
+    ft_cost cost;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 5);
+    ft_cost_init(&cost);
+    for (int i = 0; i < 100; i++)
+        observe_read(&cost, 5 + ft_rng_below(&rng, 40), 70000, &rng);
+    assert_true(fabs(cost.read_us - 70000) < 2000);
+    for (uint32_t n = 1; n < 100; n += 10) {
+        const double us = cbrt(pow(4000 + 1000. * n, 3) + pow(70000, 3));
+        assert_true(fabs((double)predict(&cost, n) - us) < 0.05 * us);
+    }
+    assert_true(predict(&cost, 11) - predict(&cost, 10) < 100);
+    assert_true(predict(&cost, 201) - predict(&cost, 200) > 900);
+    assert_true(fabs(ft_cost_fixed_us(&cost) - cost.read_us) < 1000);
+    assert_true(ft_cost_added_us(&cost, &rows) < 3000);
+    for (int i = 0; i < 60; i++) /* the same rows, more of them in a pass */
+        observe_read(&cost, 150, 70000, &rng);
+    assert_true(ft_cost_added_us(&cost, &rows) > 8000);
+}
+
+/* A disk that becomes slower, then faster: passes of computing alone say nothing of it. */
+static void test_reading_changes(void **state)
+{
+    ft_cost cost;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 6);
+    ft_cost_init(&cost);
+    for (int i = 0; i < 100; i++)
+        observe_read(&cost, 10, i < 50 ? 40000 : 90000, &rng);
+    assert_true(fabs(cost.read_us - 90000) < 2000);
+    observe_read(&cost, 10, 5e6, &rng); /* a disk that did not answer for seconds */
+    assert_true(cost.read_us < 100000);
+    for (int i = 0; i < 50; i++)
+        observe_read(&cost, 10, 90000, &rng);
+    assert_true(fabs(cost.read_us - 90000) < 2000);
+    for (int i = 0; i < 10; i++)
+        observe_read(&cost, 400, 30000, &rng);
+    assert_true(fabs(cost.read_us - 90000) < 2000);
+    for (int i = 0; i < 100; i++)
+        observe_read(&cost, 10, 30000, &rng);
+    assert_true(fabs(cost.read_us - 30000) < 2000);
+}
+
+/* Where nothing is read, waiting is not known of: all is as before. */
+static void test_nothing_is_read(void **state)
+{
+    ft_cost cost, same;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 7);
+    ft_cost_init(&cost);
+    ft_cost_init(&same);
+    for (int i = 0; i < 50; i++) {
+        const ft_pass p = random_pass(&rng);
+        ft_cost_observe(&cost, &p, 1000 + 10 * p.rows);
+        ft_cost_observe_read(&same, &p, 1000 + 10 * p.rows, 0);
+    }
+    assert_memory_equal(cost.us, same.us, sizeof cost.us);
+    assert_true(cost.read_us == 0 && cost.hidden == 0 && same.read_us == 0 && same.hidden == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +318,9 @@ int main(void)
         cmocka_unit_test(test_rows_fit_the_budget),
         cmocka_unit_test(test_fixed_costs_are_paid_once),
         cmocka_unit_test(test_error_and_bias),
+        cmocka_unit_test(test_reading_hides_rows),
+        cmocka_unit_test(test_reading_changes),
+        cmocka_unit_test(test_nothing_is_read),
         cmocka_unit_test(test_never_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
