@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How many times as many devices drafts can make a server hold, over plain decoding, by what its
- * passes take. A pass over n texts of about one length, with k drafted tokens each, computes for a
- * + b n (1 + c k): WISP eq. (19), where b is a text's row and the reading of its K and V, and c b
- * is the row of a drafted token. A round brings g tokens, so a text of v tokens/s has one every g
- * / v (eq. (4) and (6)), of which its draft is away for d, on the device and in the network. A
- * text also adds the rows of its prompt that no cache has: q for each of its tokens, in the mean,
- * which cost what drafted rows do. Where weights are read from disk in every pass, this takes r,
- * and rows are computed meanwhile. A pass of length T computes for C(T) = (T^3 - r^3)^(1/3), as
+ * passes take. A pass over n texts of about one length, with k drafted tokens each, computes for
+ * a + b n (1 + c k): WISP eq. (19), where b is a text's row and the reading of its K and V, and c b
+ * is the row of a drafted token. A round brings g tokens, so a text of v tokens/s has one every
+ * g / v (eq. (4) and (6)), of which its draft is away for d, on the device and in the network.
+ *
+ * A text also adds the rows of its prompt that no cache has: q for each of its tokens, in the mean.
+ * They cost what drafted rows do. Where weights are read from disk in every pass, this takes r, and
+ * rows are computed meanwhile. A pass of length T computes for C(T) = (T^3 - r^3)^(1/3), as
  * sched/cost.c has it; C(T) = T if nothing is read.
  *
  *   decoding   A text is in every pass: a + b n (1 + c q) <= C(1 / v).
  *   drafts     In every round of a text there is either another pass, or the server waits for d,
- *              since no text drafts before it knows its last verdict. Two passes compute for
- *              longest if they are equally long. So in a round b n (1 + c (k + q g)) is at most
- *              C(g / v - d) - a or 2 (C(g / 2 v) - a), whichever is more.
+ *              since no text drafts before it knows its last verdict. If it waits, the rows of a
+ *              round have C(g / v - d) - a. Two passes compute for longest if they are equally
+ *              long; then the rows have 2 (C(g / 2 v) - a). They need b n (1 + c (k + q g)), which
+ *              is at most the larger of these two.
  *
- * The ratio is that of the largest n of both, over all k. b cancels out. With k = 0, g = 1 and d =
- * 0 the ratio is 1. Mixing drafts of several k, or drafts and decoding, is no better: the drafts'
- * side is a ratio of two means, which no mean exceeds the best of. If every token is accepted, and
- * there are no prompts and nothing is read, the ratio approaches 1 / (c (1 - a v)): drafts save
- * passes, and of their rows what c is less than 1.
+ * The ratio is that of the largest n of both, over all k. b cancels out. With k = 0, g = 1 and
+ * d = 0 the ratio is 1. Mixing drafts of several k, or drafts and decoding, is no better: the
+ * drafts' side is a ratio of two means, which no mean exceeds the best of. If every token is
+ * accepted, and there are no prompts and nothing is read, the ratio approaches 1 / (c (1 - a v)):
+ * drafts save passes, and of their rows what c is less than 1.
  *
  * Of several classes, device i has class i mod n. Decoding by `centralized` gives all the fastest
  * speed. With drafts each class has rounds of its own, and what the most demanding class needs of

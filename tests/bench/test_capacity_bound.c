@@ -14,7 +14,7 @@
 #include "bench/capacity_bound.h"
 
 static double drafted = 1; /* what a drafted token's row costs, of a text's */
-static double read_s;      /* what a pass reads meanwhile */
+static double read_s;      /* what reading takes in a pass; servers here overlap it wholly */
 
 static ft_capacity_bound bound_of(double pass, double row, double away, double chance, float v)
 {

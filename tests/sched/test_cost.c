@@ -225,12 +225,17 @@ static void test_never_falls(void **state)
 
 /* ---- weights that are read in every pass ---- */
 
+static double together_us(double computed_us, double read_us)
+{
+    return cbrt(pow(computed_us, 3) + pow(read_us, 3));
+}
+
 /* A pass of n rows that computes for 4 ms and 1 ms a row, while reading takes read_us. */
 static void observe_read(ft_cost *cost, uint32_t n, double read_us, ft_rng *rng)
 {
     const ft_pass pass = ft_pass_plus((ft_pass){0}, 100, n, n);
     const double computed_us = (4000 + 1000. * n) * exp(0.03 * ft_rng_normal(rng));
-    const double us = cbrt(pow(computed_us, 3) + pow(read_us, 3));
+    const double us = together_us(computed_us, read_us);
     ft_cost_observe_read(cost, &pass, (int64_t)us, (int64_t)(us - computed_us));
 }
 
@@ -254,7 +259,7 @@ static void test_reading_hides_rows(void **state)
         observe_read(&cost, 5 + ft_rng_below(&rng, 40), 70000, &rng);
     assert_true(fabs(cost.read_us - 70000) < 2000);
     for (uint32_t n = 1; n < 100; n += 10) {
-        const double us = cbrt(pow(4000 + 1000. * n, 3) + pow(70000, 3));
+        const double us = together_us(4000 + 1000. * n, 70000);
         assert_true(fabs((double)predict(&cost, n) - us) < 0.05 * us);
     }
     assert_true(predict(&cost, 11) - predict(&cost, 10) < 100);
@@ -290,7 +295,7 @@ static void test_reading_changes(void **state)
     assert_true(fabs(cost.read_us - 30000) < 2000);
 }
 
-/* Where nothing is read, waiting is not known of: all is as before. */
+/* Where nothing is read, the two ways to observe are one. */
 static void test_nothing_is_read(void **state)
 {
     ft_cost cost, same;
