@@ -88,7 +88,7 @@ const ft_ablate_case ft_ablate_cases[] = {
     {"relay", "depth rule pipeline, one other session", {.forward_us = 11000, .read_us = 90, GOOD},
      {.rtt_us = 15000, .jitter = 0.05}, {SERVER(CHEAP_ROWS)},
      {.n = 1, .rows = 32, .think_us = 60000}, .depth_rule = FT_DEPTH_PIPELINE, .texts = 4},
-    {"pipeline", "depth rule pipeline: drafting takes as long as a verification",
+    {"pipeline", "depth rule pipeline: drafting takes at least as long as a verification",
      {.forward_us = 11000, .read_us = 90, GOOD}, {.rtt_us = 15000, .jitter = 0.05},
      {SERVER(CHEAP_ROWS)}, .depth_rule = FT_DEPTH_PIPELINE, .texts = 4},
     {"ebb", "as tide, on a server where trees pay only while passes are slow", {DEVICE, GOOD},

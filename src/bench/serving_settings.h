@@ -34,7 +34,7 @@ typedef struct ft_bench_serving_sweep {
 typedef struct ft_bench_serving_setting {
     uint32_t batch;
     uint32_t depth;  /* draft forwards of a device's draft at most */
-    bool fixed;      /* edge+pipeline drafts exactly so many; else as SpecEdge 4.3 chooses */
+    bool fixed;      /* edge+pipeline drafts exactly so many; else as FT_DEPTH_PIPELINE chooses */
     double draft_ms; /* 0: by ratio */
     ft_bench_shape shape;
     uint32_t leader; /* the first setting in which servers that are not verifiers do the same */

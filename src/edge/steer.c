@@ -116,6 +116,22 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->surplus_logp = logf((float)ft_depth_surplus_chance((double)expf(params->min_logp)));
 }
 
+/* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
+ * meanwhile. Where the network takes longer than a verification, even a short draft comes too late,
+ * and the server waits for it. So once it is known what rounds bring, drafting goes on beyond that
+ * depth as long as it brings more tokens per time. */
+static void deepen(ft_steer *s, const ft_control_room *room, ft_draft_params *params)
+{
+    if (!ft_depth_is_sure(&s->depth))
+        return;
+    s->depth.free_us = fmax(s->depth.free_us, params->depth * s->depth.forward_us);
+    params->deep_enough = &s->depth;
+    if (s->how.automatic)
+        size_by_worth(s, room, params);
+    else
+        params->depth = room->depth;
+}
+
 /* Whether the predictor may end this draft. */
 static void choose_predictor(ft_steer *s, ft_draft_params *params)
 {
@@ -155,6 +171,9 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     if (choice.speculate && s->how.automatic && l == 0 && params->deep_enough &&
         (ft_depth_is_sure(&s->depth) || (s->control.price > 0 && s->depth.round_us > 0)))
         size_by_worth(s, &now, params);
+    s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
+    if (s->control.opts.depth_rule == FT_DEPTH_PIPELINE && choice.speculate && ask->terms->adaptive)
+        deepen(s, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
         params->min_logp = logf((float)ft_depth_least_chance(
@@ -165,7 +184,6 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     ft_draft_params_obey(params, ask->terms);
     choose_predictor(s, params);
     s->may_fall_back = params->fallback != NULL;
-    s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
     return choice;
 }
 

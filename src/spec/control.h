@@ -22,7 +22,8 @@
 typedef enum ft_depth_rule {
     FT_DEPTH_AUTO, /* LATENCY if the controller decides, else the depth that was asked for */
     /* SpecEdge 4.3: drafting and the network take as long as a verification, or as long as the
-     * server is busy with other sessions. */
+     * server is busy with other sessions. The edge drafts on while that brings more tokens per
+     * time. */
     FT_DEPTH_PIPELINE,
     FT_DEPTH_LATENCY, /* the most tokens per time for this session */
     FT_DEPTH_FALLBACK /* until a draft is in doubt (spec/fallback.h) */
@@ -122,7 +123,7 @@ void ft_control_init(ft_control *control, const ft_control_opts *opts);
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us,
                                    uint32_t max);
 
-/* The depth by FT_DEPTH_PIPELINE for trees that always have `budget` nodes: max while a time is not
+/* The depth by SpecEdge 4.3 for trees that always have `budget` nodes: max while a time is not
  * known. spent_us: as in ft_control_room. */
 uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max, int64_t spent_us);
 

@@ -24,8 +24,7 @@ bool ft_depth_is_sure(const ft_depth *d)
     return d->forward_us > 0 && d->tokens >= TUNE.sure_tok;
 }
 
-/* Tokens that a forward brings, over the chance of its leaves. */
-static double yield(const ft_depth *d)
+double ft_depth_yield(const ft_depth *d)
 {
     return (TUNE.yield * TUNE.yield_count + d->passed) / (TUNE.yield_count + d->reached);
 }
@@ -37,7 +36,7 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && yield(d) * worth < rate * cost_us;
+    return cost_us > 0 && ft_depth_yield(d) * worth < rate * cost_us;
 }
 
 double ft_depth_least_chance(const ft_depth *d, double row_us, double price)

@@ -37,9 +37,11 @@ typedef struct ft_depth {
 double ft_depth_rate(const ft_depth *depth);
 /* Whether enough rounds were seen to size trees by what they are worth alone. */
 bool ft_depth_is_sure(const ft_depth *depth);
+/* Tokens that a forward brings, over the chance of its leaves; positive. */
+double ft_depth_yield(const ft_depth *depth);
 /* Whether to send the tree after so many forwards. worth: of the leaves which the next forward
  * would compute, the chance that the text goes through one of them, less what their children's rows
- * cost in tokens. */
+ * cost in tokens, or what nodes would bring that these children displace. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
 
 /* A node is worth its row in a pass if the text goes through it with at least this chance. A row

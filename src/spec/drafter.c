@@ -292,17 +292,22 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
 }
 
 /* Whether to end the draft: the tree is in doubt, or the n chosen leaves are not worth a forward.
- * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted. */
+ * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted. If
+ * the tree is full, a child displaces a node, which may be likelier than the child. */
 static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
-    const double row = (double)expf(params->min_logp);
-    double worth = 0;
+    const ft_depth *depth = params->deep_enough;
+    double worth = 0, row;
     if (params->fallback &&
         ft_fallback_now(params->fallback, ft_growth_confidence(&d->growth, params)))
         return true;
+    if (!depth)
+        return false;
+    row = fmax((double)expf(params->min_logp),
+               (double)expf(d->growth.displaced) / ft_depth_yield(depth));
     for (uint32_t i = 0; i < n; i++)
         worth += fmax((double)expf(d->growth.node[d->chosen[i]].cum) - row, 0);
-    return params->deep_enough && ft_depth_enough(params->deep_enough, d->level, worth);
+    return ft_depth_enough(depth, d->level, worth);
 }
 
 /* The draft's part of the next forward; false: it has none. What a constraint forces comes first:

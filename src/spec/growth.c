@@ -248,8 +248,7 @@ static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_b
     return n;
 }
 
-/* The limits, with fewer leaves if pool nodes or pending numbers run short. Some of both are held
- * back. */
+/* The limits, with fewer leaves where pool nodes or pending numbers, less those held, run short. */
 static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *params,
                                   const ft_growth_limits *limits, uint32_t pool_held,
                                   uint32_t pending_held)
@@ -259,9 +258,9 @@ static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *par
     ft_growth_limits out = {.depth = limits->depth};
     if (branch == 0 || pool > FT_GROWTH_MAX || pending > FT_DRAFT_PENDING)
         return out;
-    out.leaves = ft_min_u32(ft_min_u32(params->width, limits->leaves), FT_DRAFT_LEAVES);
-    out.leaves = ft_min_u32(
-        out.leaves, ft_min_u32(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
+    const uint32_t most = ft_min_u32(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch);
+    out.leaves =
+        ft_min_u32(ft_min_u32(params->width, limits->leaves), ft_min_u32(FT_DRAFT_LEAVES, most));
     return out;
 }
 
@@ -302,11 +301,13 @@ uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     const filter which = filter_of(params);
     ft_growth_limits room = with_room(g, params, limits, 0, 0);
+    g->displaced = -INFINITY;
     if (params->grow != FT_GROW_BEST)
         return choose_in_order(g, params, &room, chosen);
-    uint32_t n_best = best_nodes(g, budget, &which, best);
-    n_best = ft_enough_growing(g, params, best, n_best);
-    return leaves_of(g, best, n_best, budget, &room, chosen);
+    const uint32_t n = ft_enough_growing(g, params, best, best_nodes(g, budget, &which, best));
+    if (n == budget && n > 0)
+        g->displaced = g->node[best[n - 1]].cum;
+    return leaves_of(g, best, n, budget, &room, chosen);
 }
 
 /* The emitted tree's leaf with the highest cum, the first of equals; -1: nothing is emitted. */
@@ -563,7 +564,7 @@ int ft_growth_walk(const ft_growth *g, const uint32_t *path, uint32_t n_path, co
 uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
 {
     int16_t moved[FT_GROWTH_MAX]; /* new number, -1: gone */
-    uint32_t n = 0, n_keep = 0, up = g->node[root].depth + 1u;
+    uint32_t n = 0, n_keep = 0, n_early = 0, up = g->node[root].depth + 1u;
     g->shape[0] = g->shape[ft_growth_place(g, root)];
     for (uint32_t i = 0; i < g->n; i++) {
         ft_growth_node node = g->node[i];
@@ -587,7 +588,6 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         g->owner[n_keep] = (uint16_t)at;
         keep[n_keep++] = k;
     }
-    uint32_t n_early = 0;
     for (uint32_t i = 0; i < g->n_early; i++)
         if (moved[g->early[i]] >= 0)
             g->early[n_early++] = (uint16_t)moved[g->early[i]];

@@ -107,6 +107,9 @@ typedef struct ft_growth {
     uint32_t n, n_pending, n_emitted, n_early;
     int32_t expansion_leaf;     /* below which proactive drafting begins; -1: none yet */
     ft_calibration calibration; /* of new nodes; ft_growth_clear sets it to all-zero */
+    /* As of the last ft_growth_choose: cum of the node that the next one displaces; -INFINITY:
+     * there is room, or nodes do not join best first */
+    float displaced;
     ft_growth_node node[FT_GROWTH_MAX];
     ft_shape shape[1 + FT_DRAFT_PENDING]; /* of the source's distributions, by ft_growth_place */
     uint16_t owner[FT_DRAFT_PENDING];     /* the node of each pending number */
@@ -141,8 +144,8 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
 
 /* The leaves to compute next, best first; returns how many. A child is never better than its
  * parent, so only leaves among the best `budget` nodes can get children into the tree. If the tree
- * is full, a leaf must be better than its worst node. The predictor may exclude leaves. chosen has
- * room for FT_DRAFT_LEAVES.
+ * is full, a leaf must be better than its worst node, which is `displaced`. The predictor may
+ * exclude leaves. chosen has room for FT_DRAFT_LEAVES.
  *
  * If another order than best first says which nodes are in the tree, the leaves come in that order,
  * without those whose children could not join the tree. */

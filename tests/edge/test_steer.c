@@ -152,6 +152,42 @@ static ft_tree chain(uint32_t n)
     return tree;
 }
 
+/* While a verification lasts, forwards are free. Where the network takes longer, only the first one
+ * is, and the next ones are computed if they bring as much as rounds do. Before rounds have told
+ * what they bring, and where drawn tokens must not decide, drafts end with the free ones. */
+static void test_a_pipeline_drafts_on_where_it_waits(void **state)
+{
+    static const struct {
+        double rtt_us;
+        double free_forwards;
+    } cases[] = {{0, DEPTH}, {40000, 1}};
+    const ft_sampling sampled = {.temperature = 1, .top_p = 1};
+    const ft_rule_terms points = ft_rule_ratio.terms(&ft_rule_ratio, 300, &sampled);
+    const ft_steer_ask ask = {.most = 100, .max_tree = BUDGET, .terms = &points};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ft_draft_params params;
+        ft_steer s = make(false);
+        s.control.opts.depth_rule = FT_DEPTH_PIPELINE;
+        ft_control_expect_verify(&s.control, 20000, 0);
+        ft_control_expect_draft(&s.control, 2000);
+        s.control.rtt_us = cases[i].rtt_us;
+        s.depth = (ft_depth){.forward_us = 2000, .tokens = 40, .us = 700000};
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_int_equal(params.depth, DEPTH);
+        assert_ptr_equal(params.deep_enough, &s.depth);
+        assert_float_equal(s.depth.free_us, cases[i].free_forwards * 2000, 1e-6);
+        assert_false(ft_depth_enough(&s.depth, 1, 0.9));
+        assert_int_equal(ft_depth_enough(&s.depth, 1, 0.01), cases[i].free_forwards < 2);
+        (void)ft_steer_choose(&s, &ask, &params);
+        assert_null(params.deep_enough);
+        assert_int_equal(params.depth, cases[i].free_forwards);
+        s.depth.tokens = 0;
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_null(params.deep_enough);
+        assert_int_equal(params.depth, cases[i].free_forwards);
+    }
+}
+
 static void test_a_tree_is_measured(void **state)
 {
     const ft_tree tree = chain(3);
@@ -313,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_what_the_server_takes),
         cmocka_unit_test(test_dear_rows_begin_with_runs),
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
+        cmocka_unit_test(test_a_pipeline_drafts_on_where_it_waits),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_predictor_is_compared),
         cmocka_unit_test(test_a_run_is_measured),

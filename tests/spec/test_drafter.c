@@ -467,6 +467,41 @@ static void test_stops_at_dear_rows(void **state)
     fixture_deinit(&f);
 }
 
+/* A forward whose leaves are worth it where there is room is not where the tree is full: there its
+ * nodes would displace others. */
+static void test_stops_where_nodes_displace_others(void **state)
+{
+    fixture f;
+    ft_tree one, tree;
+    ft_draft_params params = ft_draft_params_tree(FT_TREE_MAX, 1, FT_DRAFT_LEAVES);
+    ft_depth depth = {0};
+    const double yield = ft_depth_yield(&depth);
+    double room = 0, full = 0, worst = 1;
+    int32_t text[TEXT_MAX];
+    uint32_t n = test_draft_prompt(text, PROMPT, 0);
+    (void)state;
+    fixture_init(&f, 0.7f, 256, 256);
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &one));
+    for (uint32_t i = 0; i < one.n; i++)
+        worst = fmin(worst, (double)expf(one.cum_logp[i]));
+    for (uint32_t i = 0; i < one.n; i++) {
+        room += (double)expf(one.cum_logp[i]);
+        full += fmax((double)expf(one.cum_logp[i]) - worst / yield, 0);
+    }
+    depth = (ft_depth){.forward_us = 1, .tokens = yield * (full + room) / 2, .us = 1};
+    params.deep_enough = &depth;
+    params.depth = 5;
+    for (int is_full = 0; is_full < 2; is_full++) {
+        const uint64_t before = forwards_of(f.drafter);
+        params.budget = is_full ? one.n : FT_TREE_MAX;
+        must(ft_drafter_reset(f.drafter, text, n, &err));
+        must(ft_drafter_draft(f.drafter, &params, &err, &tree));
+        assert_int_equal(forwards_of(f.drafter) - before > 1, !is_full);
+    }
+    fixture_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_foreign_verdicts),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_stops_at_dear_rows),
+        cmocka_unit_test(test_stops_where_nodes_displace_others),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,6 +93,7 @@ static void test_grows_to_the_best(void **state)
 {
     for (uint64_t text = 0; text < 40; text++) {
         ft_tree first, tree;
+        uint16_t chosen[FT_DRAFT_LEAVES];
         for (uint32_t width = 1; width <= 64; width *= 4) {
             ft_draft_params p = ft_draft_params_tree(1 + (uint32_t)text, 0, width);
             p.branch = 1 + (uint32_t)text % 8;
@@ -111,6 +112,10 @@ static void test_grows_to_the_best(void **state)
                 worst = fminf(worst, tree.cum_logp[i]);
             all_nodes(text, 0, worst, p.branch, &better);
             assert_int_equal(better, tree.n - 1); /* all but the worst itself */
+            assert_float_equal(g.displaced, worst, 1e-6);
+            p.budget = FT_TREE_MAX;
+            (void)ft_growth_choose(&g, &p, &no_limits, chosen);
+            assert_int_equal(g.displaced == -INFINITY, g.n < FT_TREE_MAX);
         }
     }
 }
