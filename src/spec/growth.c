@@ -248,7 +248,7 @@ static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_b
     return n;
 }
 
-/* The limits, with fewer leaves where pool nodes or pending numbers, less those held, run short. */
+/* Fewer leaves if pool nodes or pending numbers run short. Some of both are held back. */
 static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *params,
                                   const ft_growth_limits *limits, uint32_t pool_held,
                                   uint32_t pending_held)
