@@ -117,19 +117,23 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
 }
 
 /* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
- * meanwhile. Where the network takes longer than a verification, even a short draft comes too late,
- * and the server waits for it. So once it is known what rounds bring, drafting goes on beyond that
- * depth as long as it brings more tokens per time. */
+ * meanwhile. So once it is known what rounds bring, drafting goes on beyond that depth as long as
+ * it brings more tokens per time. Where the network takes longer than a verification, even a short
+ * draft comes too late, and the server waits for it. If rounds differ much in length there, two
+ * sessions meet at the server, and one waits for the other. So a draft has about as many forwards
+ * as recent ones. */
 static void deepen(ft_steer *s, const ft_control_room *room, ft_draft_params *params)
 {
     if (!ft_depth_is_sure(&s->depth))
         return;
-    s->depth.free_us = fmax(s->depth.free_us, params->depth * s->depth.forward_us);
+    uint32_t least = s->control.waits ? 1 : params->depth, most = room->depth;
+    if (s->control.waits)
+        ft_depth_steady(&s->depth, &least, &most);
+    s->depth.free_us = fmax(s->depth.free_us, least * s->depth.forward_us);
     params->deep_enough = &s->depth;
     if (s->how.automatic)
         size_by_worth(s, room, params);
-    else
-        params->depth = room->depth;
+    params->depth = ft_min_u32(most, room->depth);
 }
 
 /* Whether the predictor may end this draft. */

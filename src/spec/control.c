@@ -95,10 +95,18 @@ static uint32_t pipeline_depth(const ft_control *c, uint32_t max, int64_t spent_
                                      forward_us, max);
 }
 
+static bool server_waits(const ft_control *c)
+{
+    const double busy_us = fmax(ft_control_line_at(&c->verify, c->budget), ft_control_busy_us(c));
+    return TREES.pipeline_slack * busy_us - c->rtt_us < ft_control_forward_us(c);
+}
+
 uint32_t ft_control_depth_at(ft_control *c, uint32_t budget, uint32_t max, int64_t spent_us)
 {
     c->budget = budget;
-    c->depth = c->verify.n > 0 && c->draft.n > 0 ? pipeline_depth(c, max, spent_us) : max;
+    const bool known = c->verify.n > 0 && c->draft.n > 0;
+    c->depth = known ? pipeline_depth(c, max, spent_us) : max;
+    c->waits = known && server_waits(c);
     return c->depth;
 }
 
@@ -315,7 +323,8 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         return first_run(c);
     if (c->draft.n == 0 || c->verify.n == 0)
         return first_tree(c, &f);
-    if (c->opts.depth_rule == FT_DEPTH_PIPELINE)
+    c->waits = c->opts.depth_rule == FT_DEPTH_PIPELINE && server_waits(c);
+    if (c->opts.depth_rule == FT_DEPTH_PIPELINE && !c->waits)
         f.fixed_depth = pipeline_depth(c, f.depth, room->spent_us);
     tree best = best_tree(c, &f);
     c->budget = best.budget;

@@ -39,6 +39,15 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
     return cost_us > 0 && ft_depth_yield(d) * worth < rate * cost_us;
 }
 
+void ft_depth_steady(const ft_depth *d, uint32_t *least, uint32_t *most)
+{
+    const uint32_t usual = (uint32_t)round(d->forwards);
+    if (usual == 0)
+        return;
+    *least = usual > TUNE.apart ? usual - TUNE.apart : 1;
+    *most = usual + TUNE.apart;
+}
+
 double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
 {
     return price + (1 - price) * fmin(ft_depth_rate(d) * row_us, LEAST_MOST);
@@ -61,8 +70,11 @@ void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
     const double us = (double)(r->draft_us + r->wait_us);
     if (us <= 0)
         return;
-    if (r->forwards > 0)
+    if (r->forwards > 0) {
+        if (ft_depth_is_sure(d)) /* earlier drafts are shorter */
+            ft_smooth(&d->forwards, r->forwards, ft_spec_tune->times.smooth);
         ft_smooth(&d->forward_us, (double)r->draft_us / r->forwards, ft_spec_tune->times.smooth);
+    }
     ft_smooth(&d->round_us, us, ft_spec_tune->times.smooth);
     d->tokens = d->tokens * TUNE.fade + r->tokens;
     d->us = d->us * TUNE.fade + us;

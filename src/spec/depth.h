@@ -28,6 +28,7 @@ typedef struct ft_depth {
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
     double round_us;   /* of a round, from the begin of its draft to its verdict; 0: not known */
+    double forwards;   /* mean of recent drafts; 0: not known */
     /* Of past rounds, old ones fading: `reached` levels of trees, of which the text went through
      * `passed`. */
     double tokens, us, reached, passed;
@@ -43,6 +44,10 @@ double ft_depth_yield(const ft_depth *depth);
  * would compute, the chance that the text goes through one of them, less what their children's rows
  * cost in tokens, or what nodes would bring that these children displace. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
+
+/* Sets the fewest and the most forwards of a draft that takes about as long as recent ones. Leaves
+ * both as they are if there were none. */
+void ft_depth_steady(const ft_depth *depth, uint32_t *least, uint32_t *most);
 
 /* A node is worth its row in a pass if the text goes through it with at least this chance. A row
  * makes the verification longer by row_us, and costs others `price` tokens (sched/price.h). 0: any

@@ -188,6 +188,39 @@ static void test_a_pipeline_drafts_on_where_it_waits(void **state)
     }
 }
 
+/* Where the server waits in any case, a draft has at most one forward more than recent ones, and at
+ * most one fewer. Where forwards are free, recent drafts do not matter. The room has the last
+ * word. */
+static void test_a_pipeline_keeps_its_rhythm(void **state)
+{
+    static const struct {
+        double rtt_us, forwards;
+        uint32_t most_tok, least, most;
+    } cases[] = {{40000, 0, 100, 1, DEPTH}, {40000, 1, 100, 1, 2}, {40000, 2, 100, 1, 3},
+                 {40000, 2.6, 100, 2, 4},   {40000, 3, 2, 2, 1},   {12000, 1, 100, 4, DEPTH}};
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        ft_draft_params params;
+        const bool automatic = i % 2;
+        ft_steer s = make(automatic);
+        s.control.opts.depth_rule = FT_DEPTH_PIPELINE;
+        ft_control_expect_verify(&s.control, 20000, 0);
+        ft_control_expect_draft(&s.control, 2000);
+        s.control.rtt_us = cases[i / 2].rtt_us;
+        s.depth = (ft_depth){
+            .forward_us = 2000, .forwards = cases[i / 2].forwards, .tokens = 40, .us = 700000};
+        if (automatic) { /* the controller's choice, which is kept */
+            s.control.waits = cases[i / 2].rtt_us > 20000;
+            s.choice = (ft_control_choice){.speculate = true, .budget = BUDGET, .depth = DEPTH};
+            s.chosen = true;
+        }
+        (void)choose(&s, cases[i / 2].most_tok, BUDGET, &params);
+        assert_int_equal(s.control.waits, cases[i / 2].rtt_us > 20000);
+        assert_int_equal(params.depth, cases[i / 2].most);
+        assert_ptr_equal(params.deep_enough, &s.depth);
+        assert_float_equal(s.depth.free_us, cases[i / 2].least * 2000, 1e-6);
+    }
+}
+
 static void test_a_tree_is_measured(void **state)
 {
     const ft_tree tree = chain(3);
@@ -350,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_dear_rows_begin_with_runs),
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_pipeline_drafts_on_where_it_waits),
+        cmocka_unit_test(test_a_pipeline_keeps_its_rhythm),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_predictor_is_compared),
         cmocka_unit_test(test_a_run_is_measured),

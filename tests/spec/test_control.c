@@ -515,6 +515,32 @@ static void test_depth_follows(void **state)
     }
 }
 
+/* Where the server waits for drafts of one forward, too, trees are as deep as pays. */
+static void test_depth_where_the_server_waits(void **state)
+{
+    world w = base;
+    life l;
+    uint32_t n_trees = 0, deep = 0;
+    (void)state;
+    w.forward_us = 11000;
+    w.draft_fixed_us = 0;
+    w.rtt_us = 100000;
+    w.pass_us = 60000;
+    w.accept = 0.8;
+    w.noise = 0.05;
+    life_init(&l, 3, FT_DEPTH_PIPELINE);
+    live(&l, &w, 20);
+    l.us = l.tokens = 0;
+    for (int n = 0; n < 300; n++) {
+        const ft_control_choice c = step(&l, &w);
+        n_trees += c.speculate;
+        deep += c.speculate && c.depth > 2;
+    }
+    assert_true(n_trees > 240 && deep > 0.9 * n_trees);
+    assert_true(l.us / l.tokens < 1.15 * best_us(&w));
+    assert_true(l.us / l.tokens < 0.85 * plain_us(&w));
+}
+
 /* ---- bounds ---- */
 
 /* The first draft is as large as what is said of a node's time allows. */
@@ -808,6 +834,7 @@ int main(void)
         cmocka_unit_test(test_changing_worlds),
         cmocka_unit_test(test_reaction),
         cmocka_unit_test(test_price),
+        cmocka_unit_test(test_depth_where_the_server_waits),
         cmocka_unit_test(test_depth_follows),
         cmocka_unit_test(test_expected_nodes),
         cmocka_unit_test(test_small_tries),

@@ -207,6 +207,31 @@ static void test_free_while_busy(void **state)
     assert_true(ft_depth_enough(&depth, 6, 0.25));
 }
 
+/* What is usual follows the drafts. Those without a forward are none, and those before it was known
+ * what rounds bring do not count. */
+static void test_usual_drafts(void **state)
+{
+    const uint32_t apart = ft_spec_tune->depth.apart;
+    ft_depth depth = {0};
+    uint32_t least = 77, most = 78;
+    (void)state;
+    assert_true(apart > 0);
+    ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = 1, .draft_us = 1000, .tokens = 2});
+    ft_depth_steady(&depth, &least, &most);
+    assert_true(least == 77 && most == 78);
+    for (uint32_t usual = apart; usual < DEPTH; usual += 3) {
+        for (int i = 0; i < 200; i++)
+            ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = i % 3 ? usual : 0,
+                                                         .levels = usual,
+                                                         .draft_us = 1000 * usual,
+                                                         .wait_us = 50000,
+                                                         .tokens = 2});
+        ft_depth_steady(&depth, &least, &most);
+        assert_int_equal(least, usual > apart ? usual - apart : 1);
+        assert_int_equal(most, usual + apart);
+    }
+}
+
 /* ---- which nodes are worth their rows ---- */
 
 enum { NODES = 40 };
@@ -305,10 +330,11 @@ static void test_promised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_the_best),   cmocka_unit_test(test_better_than_fixed),
-        cmocka_unit_test(test_times_unknown),   cmocka_unit_test(test_monotonous),
-        cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_rows_are_weighed),
-        cmocka_unit_test(test_least_chance),    cmocka_unit_test(test_promised),
+        cmocka_unit_test(test_near_the_best),    cmocka_unit_test(test_better_than_fixed),
+        cmocka_unit_test(test_times_unknown),    cmocka_unit_test(test_monotonous),
+        cmocka_unit_test(test_free_while_busy),  cmocka_unit_test(test_usual_drafts),
+        cmocka_unit_test(test_rows_are_weighed), cmocka_unit_test(test_least_chance),
+        cmocka_unit_test(test_promised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
