@@ -56,6 +56,9 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, uint32_t ahead, ft_d
                         gen->output.generated;
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
+    if (gen->stats->rounds > 0)
+        ask.early_us = (gen->timing.rtt_us.value + gen->early.policy.draft_us.value) *
+                       (double)gen->stats->early_sent / (double)gen->stats->rounds;
     if (gen->steer.how.at_once && gen->steer.how.automatic)
         return choose_offered(gen, &ask, ahead, params);
     return ft_steer_choose(&gen->steer, &ask, params);

@@ -121,14 +121,17 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
  * it brings more tokens per time. Where the network takes longer than a verification, even a short
  * draft comes too late, and the server waits for it. If rounds differ much in length there, two
  * sessions meet at the server, and one waits for the other. So a draft has about as many forwards
- * as recent ones. */
-static void deepen(ft_steer *s, const ft_control_room *room, ft_draft_params *params)
+ * as recent ones. And an early draft saves most there, so a deeper tree must be worth more. */
+static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *room,
+                   ft_draft_params *params)
 {
     if (!ft_depth_is_sure(&s->depth))
         return;
     uint32_t least = s->control.waits ? 1 : params->depth, most = room->depth;
-    if (s->control.waits)
+    if (s->control.waits) {
         ft_depth_steady(&s->depth, &least, &most);
+        s->depth.left = ft_depth_left(&s->depth, ask->early_us);
+    }
     s->depth.free_us = fmax(s->depth.free_us, least * s->depth.forward_us);
     params->deep_enough = &s->depth;
     if (s->how.automatic)
@@ -176,8 +179,9 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
         (ft_depth_is_sure(&s->depth) || (s->control.price > 0 && s->depth.round_us > 0)))
         size_by_worth(s, &now, params);
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
+    s->depth.left = 0;
     if (s->control.opts.depth_rule == FT_DEPTH_PIPELINE && choice.speculate && ask->terms->adaptive)
-        deepen(s, &now, params);
+        deepen(s, ask, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
         params->min_logp = logf((float)ft_depth_least_chance(
@@ -205,7 +209,7 @@ void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draf
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
     s->by_predictor = params->predictor != NULL;
-    s->depth.free_us = 0;
+    s->depth.free_us = s->depth.left = 0;
 }
 
 ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead,

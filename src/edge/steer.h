@@ -87,6 +87,8 @@ typedef struct ft_steer_ask {
     const ft_rule_terms *terms; /* of the text's rule */
     double lacks_tok;           /* of what the text should have by its promise; < 0: it has more */
     ft_known_us spent;          /* since the mark of the last verdict (spec/control.h) */
+    double early_us; /* by which a round is shorter that begins with an early draft, times the share
+                        of rounds for which one is sent */
     /* For the policy: of the text, borrowed; and the uplink's rate, 0: not known. */
     const ft_policy_past *past;
     double uplink_bits_per_s;

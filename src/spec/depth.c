@@ -36,7 +36,12 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && ft_depth_yield(d) * worth < rate * cost_us;
+    return cost_us > 0 && ft_depth_yield(d) * worth * (1 - d->left) < rate * cost_us;
+}
+
+double ft_depth_left(const ft_depth *d, double early_us)
+{
+    return fmin(fmax((1 - ft_depth_yield(d)) * ft_depth_rate(d) * early_us, 0), LEAST_MOST);
 }
 
 void ft_depth_steady(const ft_depth *d, uint32_t *least, uint32_t *most)

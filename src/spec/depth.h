@@ -25,6 +25,9 @@ typedef struct ft_depth {
     /* Set by the owner before a draft: for so long drafting costs nothing, because the server is
      * busy anyway. */
     double free_us;
+    /* And what a leaf brings that is left out of the tree, over what its forward brings; below
+     * 1. */
+    double left;
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
     double round_us;   /* of a round, from the begin of its draft to its verdict; 0: not known */
@@ -45,6 +48,11 @@ double ft_depth_yield(const ft_depth *depth);
  * cost in tokens, or what nodes would bring that these children displace. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
 
+/* What a leaf that is left out of the tree brings, over what its forward brings. If the target's
+ * own token is this leaf, an early draft may fit, and the next round is early_us shorter. A forward
+ * puts the leaf into the tree. Then an early draft fits no more often than the target's own token
+ * is the leaf's child. At least 0, below 1. */
+double ft_depth_left(const ft_depth *depth, double early_us);
 /* Sets the fewest and the most forwards of a draft that takes about as long as recent ones. Leaves
  * both as they are if there were none. */
 void ft_depth_steady(const ft_depth *depth, uint32_t *least, uint32_t *most);

@@ -221,6 +221,29 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
     }
 }
 
+/* What early drafts save makes forwards dearer where the server waits, and only there. */
+static void test_a_pipeline_leaves_leaves_to_early_drafts(void **state)
+{
+    const ft_rule_terms terms = ft_rule_exact.terms(&ft_rule_exact, 300, NULL);
+    const ft_steer_ask asks[] = {
+        {.most = 100, .max_tree = BUDGET, .terms = &terms},
+        {.most = 100, .max_tree = BUDGET, .terms = &terms, .early_us = 20000}};
+    for (int i = 0; i < 8; i++) {
+        const bool waits = i & 1, early = i & 2, pipeline = i & 4;
+        ft_draft_params params;
+        ft_steer s = make(false);
+        s.control.opts.depth_rule = pipeline ? FT_DEPTH_PIPELINE : FT_DEPTH_LATENCY;
+        ft_control_expect_verify(&s.control, 20000, 0);
+        ft_control_expect_draft(&s.control, 2000);
+        s.control.rtt_us = waits ? 40000 : 0;
+        s.depth = (ft_depth){.forward_us = 2000, .tokens = 40, .us = 700000, .left = 0.7};
+        (void)ft_steer_choose(&s, &asks[early ? 1 : 0], &params);
+        const double left = ft_depth_left(&s.depth, 20000);
+        assert_true(left > 0.1 && left < 0.9);
+        assert_float_equal(s.depth.left, waits && early && pipeline ? left : 0, 1e-9);
+    }
+}
+
 static void test_a_tree_is_measured(void **state)
 {
     const ft_tree tree = chain(3);
@@ -384,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_pipeline_drafts_on_where_it_waits),
         cmocka_unit_test(test_a_pipeline_keeps_its_rhythm),
+        cmocka_unit_test(test_a_pipeline_leaves_leaves_to_early_drafts),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_predictor_is_compared),
         cmocka_unit_test(test_a_run_is_measured),

@@ -207,6 +207,67 @@ static void test_free_while_busy(void **state)
     assert_true(ft_depth_enough(&depth, 6, 0.25));
 }
 
+/* Chains whose tokens are accepted with one chance. Early drafts are sent in each round, and one
+ * fits if the whole chain was accepted, and the target's own token is the one that was drafted
+ * next. Then the next round is shorter by early_us. */
+typedef struct early_world {
+    double forward_us, rest_us, early_us, accept;
+} early_world;
+
+/* Tokens per time with chains of `fixed` tokens; 0: as deep as the rule wants. It may know what
+ * early drafts save. */
+static double live_early(const early_world *w, uint32_t fixed, bool knows)
+{
+    ft_depth depth = {0};
+    ft_rng rng;
+    double tokens = 0, us = 0;
+    bool early = false;
+    ft_rng_init(&rng, 5);
+    for (int i = 0; i < ROUNDS; i++) {
+        const uint32_t most = fixed ? fixed : DEPTH;
+        uint32_t k = 1, n = 0;
+        depth.left = knows ? ft_depth_left(&depth, w->early_us) : 0;
+        while (k < most && (fixed || !ft_depth_enough(&depth, k, pow(w->accept, k))))
+            k++;
+        while (n < k && ft_rng_unit(&rng) < w->accept)
+            n++;
+        const double took_us = k * w->forward_us + w->rest_us - (early ? w->early_us : 0);
+        const int64_t draft_us = (int64_t)(k * w->forward_us);
+        ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = k,
+                                                     .levels = k,
+                                                     .draft_us = draft_us,
+                                                     .wait_us = (int64_t)took_us - draft_us,
+                                                     .tokens = n + 1});
+        early = n == k && ft_rng_unit(&rng) < w->accept;
+        if (i >= LEARNING) {
+            tokens += n + 1;
+            us += took_us;
+        }
+    }
+    return tokens / us;
+}
+
+/* Where early drafts save much, chains should be shorter, and the rule knows how much. */
+static void test_early_drafts_are_worth_something(void **state)
+{
+    const early_world worlds[] = {{4000, 80000, 0, 0.6},
+                                  {4000, 80000, 50000, 0.6},
+                                  {4000, 80000, 60000, 0.75},
+                                  {10000, 100000, 60000, 0.6}};
+    (void)state;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        const double rate = live_early(&worlds[i], 0, true);
+        const double blind = live_early(&worlds[i], 0, false);
+        double best = 0;
+        for (uint32_t k = 1; k <= DEPTH; k++)
+            best = fmax(best, live_early(&worlds[i], k, false));
+        print_message("world %zu: %.3f of the best fixed length, %.3f if it does not know\n", i,
+                      rate / best, blind / best);
+        assert_true(rate > 0.98 * best);
+        assert_true(worlds[i].early_us > 0 ? rate > 1.005 * blind : rate == blind);
+    }
+}
+
 /* What is usual follows the drafts. Those without a forward are none, and those before it was known
  * what rounds bring do not count. */
 static void test_usual_drafts(void **state)
@@ -330,10 +391,15 @@ static void test_promised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_the_best),    cmocka_unit_test(test_better_than_fixed),
-        cmocka_unit_test(test_times_unknown),    cmocka_unit_test(test_monotonous),
-        cmocka_unit_test(test_free_while_busy),  cmocka_unit_test(test_usual_drafts),
-        cmocka_unit_test(test_rows_are_weighed), cmocka_unit_test(test_least_chance),
+        cmocka_unit_test(test_near_the_best),
+        cmocka_unit_test(test_better_than_fixed),
+        cmocka_unit_test(test_times_unknown),
+        cmocka_unit_test(test_monotonous),
+        cmocka_unit_test(test_free_while_busy),
+        cmocka_unit_test(test_early_drafts_are_worth_something),
+        cmocka_unit_test(test_usual_drafts),
+        cmocka_unit_test(test_rows_are_weighed),
+        cmocka_unit_test(test_least_chance),
         cmocka_unit_test(test_promised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
