@@ -118,10 +118,11 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
 
 /* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
  * meanwhile. So once it is known what rounds bring, drafting goes on beyond that depth as long as
- * it brings more tokens per time. Where the network takes longer than a verification, even a short
- * draft comes too late, and the server waits for it. If rounds differ much in length there, two
- * sessions meet at the server, and one waits for the other. So a draft has about as many forwards
- * as recent ones. And an early draft saves most there, so a deeper tree must be worth more. */
+ * it brings more tokens per time. Where the network and one forward take longer than a
+ * verification, any draft comes too late, and the server waits for it. Two things count there. If
+ * rounds differ much in length, two sessions meet at the server, and one waits for the other. So a
+ * draft has about as many forwards as recent ones. And an early draft saves the network's time, so
+ * a deeper tree must be worth more. */
 static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *room,
                    ft_draft_params *params)
 {
