@@ -57,7 +57,7 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, uint32_t ahead, ft_d
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
     if (gen->stats->rounds > 0)
-        ask.early_us = (gen->timing.rtt_us.value + gen->early.policy.draft_us.value) *
+        ask.early_us = ft_early_saved_us(&gen->early.policy, gen->timing.rtt_us.value, 0) *
                        (double)gen->stats->early_sent / (double)gen->stats->rounds;
     if (gen->steer.how.at_once && gen->steer.how.automatic)
         return choose_offered(gen, &ask, ahead, params);

@@ -210,7 +210,7 @@ void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draf
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
     s->by_predictor = params->predictor != NULL;
-    s->depth.free_us = s->depth.left = 0;
+    s->depth.free_us = 0;
 }
 
 ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead,

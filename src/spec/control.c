@@ -323,9 +323,10 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         return first_run(c);
     if (c->draft.n == 0 || c->verify.n == 0)
         return first_tree(c, &f);
-    c->waits = c->opts.depth_rule == FT_DEPTH_PIPELINE && server_waits(c);
-    if (c->opts.depth_rule == FT_DEPTH_PIPELINE && !c->waits)
-        f.fixed_depth = pipeline_depth(c, f.depth, room->spent_us);
+    if (c->opts.depth_rule == FT_DEPTH_PIPELINE) {
+        c->waits = server_waits(c);
+        f.fixed_depth = c->waits ? 0 : pipeline_depth(c, f.depth, room->spent_us);
+    }
     tree best = best_tree(c, &f);
     c->budget = best.budget;
     c->depth = best.depth;

@@ -23,7 +23,7 @@ typedef enum ft_depth_rule {
     FT_DEPTH_AUTO, /* LATENCY if the controller decides, else the depth that was asked for */
     /* SpecEdge 4.3: drafting and the network take as long as a verification, or as long as the
      * server is busy with other sessions. The edge drafts on while that brings more tokens per
-     * time. Where the network alone takes longer, the depth is free. */
+     * time. Where the network and one forward take longer, the depth is free. */
     FT_DEPTH_PIPELINE,
     FT_DEPTH_LATENCY, /* the most tokens per time for this session */
     FT_DEPTH_FALLBACK /* until a draft is in doubt (spec/fallback.h) */
@@ -54,14 +54,11 @@ typedef struct ft_control {
     double others_us;     /* for so long after a mark others keep the server busy; 0: they do not */
     double others_off_us; /* mean deviation of others_us */
     uint32_t alone;       /* rounds in a row in which others did not keep the server busy */
-    /* As of the last choice with depth rule pipeline: the network and one forward take longer than
-     * the server is busy meanwhile. So it waits for every draft, and 4.3 has no answer. */
-    bool waits;
-    double price;               /* of a row, in others' tokens, as the server says */
-    double hint_us;             /* a token of a run, as the server says */
-    double run_us;              /* a token of a run, as measured */
-    bool run_far;               /* as in ft_control_line */
-    double run_hint_us;         /* hint_us at that time */
+    double price;         /* of a row, in others' tokens, as the server says */
+    double hint_us;       /* a token of a run, as the server says */
+    double run_us;        /* a token of a run, as measured */
+    bool run_far;         /* as in ft_control_line */
+    double run_hint_us;   /* hint_us at that time */
     double verify_token_us;     /* run_us after the first run behind the last tree */
     ft_control_line run_verify; /* `verify` after the first tree behind the last run */
     bool warm;                  /* a tree's verdict came */
@@ -80,6 +77,9 @@ typedef struct ft_control {
     /* Time of shadows, and time that probes were expected to lose, less the share that is
      * allowed; and all time so far. */
     double shadow_us, probe_us, past_us;
+    /* As of the last choice with depth rule pipeline: the network and one forward take longer than
+     * the server is busy meanwhile. So it waits for every draft, and 4.3 has no answer. */
+    bool waits;
 } ft_control;
 
 /* What the rest of the text and the server allow now. */

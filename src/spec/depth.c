@@ -12,7 +12,7 @@
 
 #define TUNE (ft_spec_tune->depth)
 
-#define LEAST_MOST 0.99 /* what is nearly sure is worth its row */
+#define LEAST_MOST 0.99 /* what is nearly sure is worth its row, and its forward */
 
 double ft_depth_rate(const ft_depth *d)
 {

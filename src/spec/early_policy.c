@@ -7,13 +7,18 @@
 
 #define TUNE (ft_spec_tune->early)
 
+double ft_early_saved_us(const ft_early_policy *policy, double rtt_us, double others_us)
+{
+    return rtt_us + policy->draft_us.value - others_us;
+}
+
 ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_view *view,
                                   ft_early_bounds *bounds)
 {
     if (!policy->draft_us.known)
         return FT_EARLY_WAIT;
     const double left_us = view->answer_us - view->sent_ago_us; /* until it would be late */
-    const double saved_us = view->rtt_us + policy->draft_us.value - view->others_us;
+    const double saved_us = ft_early_saved_us(policy, view->rtt_us, view->others_us);
     if (view->more && left_us - TUNE.margin * view->answer_us > view->forward_us)
         return FT_EARLY_WAIT;
     if (left_us < 0 || saved_us <= 0)

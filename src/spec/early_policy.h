@@ -49,6 +49,9 @@ typedef struct ft_early_bounds {
     double spare_tok; /* as in ft_growth_early (spec/growth.h) */
 } ft_early_bounds;
 
+/* By how much the next round begins sooner: by the network time and an ordinary draft, less what
+ * others keep the server busy. */
+double ft_early_saved_us(const ft_early_policy *policy, double rtt_us, double others_us);
 /* With SEND it fills *bounds. Returns WAIT while nothing is known of ordinary drafts. */
 ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_view *view,
                                   ft_early_bounds *bounds);

@@ -487,18 +487,25 @@ static void test_price(void **state)
     }
 }
 
-/* The paper's machine, as the network gets slower: the depth follows and does not flap. */
-static void test_depth_follows(void **state)
+/* The paper's machine; rtt_us is that of `base`. */
+static world paper_world(void)
 {
-    static const uint32_t rtts[] = {15000, 40000, 50000, 15000}, depths[] = {7, 5, 4, 7};
     world w = base;
-    life l;
-    (void)state;
     w.forward_us = 11000;
     w.draft_fixed_us = 0;
     w.pass_us = 94200;
     w.accept = 0.8;
     w.noise = 0.05;
+    return w;
+}
+
+/* The paper's machine, as the network gets slower: the depth follows and does not flap. */
+static void test_depth_follows(void **state)
+{
+    static const uint32_t rtts[] = {15000, 40000, 50000, 15000}, depths[] = {7, 5, 4, 7};
+    world w = paper_world();
+    life l;
+    (void)state;
     life_init(&l, 3, FT_DEPTH_PIPELINE);
     for (size_t i = 0; i < 4; i++) {
         uint32_t right = 0, n_trees = 0;
@@ -518,16 +525,12 @@ static void test_depth_follows(void **state)
 /* Where the server waits for drafts of one forward, too, trees are as deep as pays. */
 static void test_depth_where_the_server_waits(void **state)
 {
-    world w = base;
+    world w = paper_world();
     life l;
     uint32_t n_trees = 0, deep = 0;
     (void)state;
-    w.forward_us = 11000;
-    w.draft_fixed_us = 0;
     w.rtt_us = 100000;
     w.pass_us = 60000;
-    w.accept = 0.8;
-    w.noise = 0.05;
     life_init(&l, 3, FT_DEPTH_PIPELINE);
     live(&l, &w, 20);
     l.us = l.tokens = 0;
