@@ -262,7 +262,7 @@ static void test_attainment(void **state)
 /* All sessions at once, of two credentials and all speeds, with trees, chains and nothing. */
 static void run_all(const ft_sched_policy *policy, test_text *texts)
 {
-    test_work_clock clock = {.pass_us = 100, .row_us = 10};
+    test_work_clock clock = {.pass_us = 100, .row_us = 10, .look_us = 20};
     ft_verifier *v =
         test_verifier_start(with_classes((ft_verifier_opts){.clock = test_work_clock_of(&clock),
                                                             .policy = policy,

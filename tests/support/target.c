@@ -106,7 +106,8 @@ static int64_t work_us(void *ctx)
     ft_verifier *v = atomic_load(&clock->verifier);
     if (v)
         ft_verifier_get_stats(v, &s);
-    return 1 + (int64_t)s.passes.n * clock->pass_us + (int64_t)s.passes.sum * clock->row_us;
+    return 1 + (int64_t)s.passes.n * clock->pass_us + (int64_t)s.passes.sum * clock->row_us +
+           atomic_fetch_add(&clock->looks, 1) * clock->look_us;
 }
 
 ft_clock test_work_clock_of(test_work_clock *clock)

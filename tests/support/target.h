@@ -41,11 +41,13 @@ ft_verifier_stats test_verifier_stats(ft_verifier *v);
 /* No session is left, and all KV is free. */
 void test_verifier_expect_empty(ft_verifier *v);
 
-/* A clock whose time is the work that a verifier did: so many us a pass, a row and a tick of the
- * clock's own, whatever the machine is doing. Without a verifier it stands still. */
+/* A clock whose time is the work that a verifier did: so many us a pass and a row, whatever the
+ * machine is doing. Without a verifier it stands still. A verifier that holds a pass back until
+ * some time needs look_us > 0: each look at the clock moves it by so much, so that the time comes. */
 typedef struct test_work_clock {
     _Atomic(ft_verifier *) verifier;
-    int64_t pass_us, row_us;
+    int64_t pass_us, row_us, look_us;
+    _Atomic int64_t looks;
 } test_work_clock;
 ft_clock test_work_clock_of(test_work_clock *clock);
 
