@@ -118,26 +118,29 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
 
 /* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
  * meanwhile. So once it is known what rounds bring, drafting goes on beyond that depth as long as
- * it brings more tokens per time. Where the network and one forward take longer than a
- * verification, any draft comes too late, and the server waits for it. Two things count there. If
- * rounds differ much in length, two sessions meet at the server, and one waits for the other. So a
- * draft has about as many forwards as recent ones. And an early draft saves the network's time, so
- * a deeper tree must be worth more. */
+ * it brings more tokens per time. It ends sooner if the tree's new rows cost more than they bring.
+ * Where the network and one forward take longer than a verification, any draft comes too late, and
+ * the server waits for it. Two things count there. If rounds differ in length, two sessions meet at
+ * the server, and one waits for the other. So every draft has the same number of forwards. And an
+ * early draft saves the network's time, so a deeper tree must be worth more. */
 static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *room,
                    ft_draft_params *params)
 {
     if (!ft_depth_is_sure(&s->depth))
         return;
-    uint32_t least = s->control.waits ? 1 : params->depth, most = room->depth;
-    if (s->control.waits) {
-        ft_depth_steady(&s->depth, &least, &most);
-        s->depth.left = ft_depth_left(&s->depth, ask->early_us);
-    }
+    const uint32_t least = s->control.waits ? 1 : params->depth;
     s->depth.free_us = fmax(s->depth.free_us, least * s->depth.forward_us);
+    if (s->control.waits) {
+        s->depth.left = ft_depth_left(&s->depth, ask->early_us);
+        s->depth.steady = ft_depth_steady(&s->depth);
+    }
     params->deep_enough = &s->depth;
     if (s->how.automatic)
         size_by_worth(s, room, params);
-    params->depth = ft_min_u32(most, room->depth);
+    else
+        s->depth.row_tok =
+            ft_depth_least_chance(&s->depth, ft_control_row_us(&s->control), s->control.price);
+    params->depth = room->depth;
 }
 
 /* Whether the predictor may end this draft. */
@@ -180,7 +183,8 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
         (ft_depth_is_sure(&s->depth) || (s->control.price > 0 && s->depth.round_us > 0)))
         size_by_worth(s, &now, params);
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
-    s->depth.left = 0;
+    s->depth.left = s->depth.row_tok = 0;
+    s->depth.steady = 0;
     if (s->control.opts.depth_rule == FT_DEPTH_PIPELINE && choice.speculate && ask->terms->adaptive)
         deepen(s, ask, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;

@@ -29,14 +29,20 @@ double ft_depth_yield(const ft_depth *d)
     return (TUNE.yield * TUNE.yield_count + d->passed) / (TUNE.yield_count + d->reached);
 }
 
-bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
+/* Whether one more forward costs more than it brings. */
+static bool costs_more(const ft_depth *d, uint32_t forwards, double worth)
 {
     const double rate = ft_depth_rate(d);
     if (d->forward_us <= 0 || rate == 0)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
-    const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && ft_depth_yield(d) * worth * (1 - d->left) < rate * cost_us;
+    const double cost_us = fmax(fmin(d->forward_us, end_us - d->free_us), 0);
+    return ft_depth_yield(d) * worth * (1 - d->left) < rate * cost_us;
+}
+
+bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double worth)
+{
+    return d->steady > 0 ? forwards >= d->steady : costs_more(d, forwards, worth);
 }
 
 double ft_depth_left(const ft_depth *d, double early_us)
@@ -44,13 +50,20 @@ double ft_depth_left(const ft_depth *d, double early_us)
     return fmin(fmax((1 - ft_depth_yield(d)) * ft_depth_rate(d) * early_us, 0), LEAST_MOST);
 }
 
-void ft_depth_steady(const ft_depth *d, uint32_t *least, uint32_t *most)
+uint32_t ft_depth_steady(const ft_depth *d)
 {
-    const uint32_t usual = (uint32_t)round(d->forwards);
-    if (usual == 0)
+    uint32_t k = 1;
+    while (k < FT_DEPTH_LEVELS && d->drafts[k] > 0 && !costs_more(d, k, d->worth[k] / d->drafts[k]))
+        k++;
+    return k;
+}
+
+void ft_depth_saw_worth(ft_depth *d, uint32_t forwards, double worth)
+{
+    if (forwards >= FT_DEPTH_LEVELS)
         return;
-    *least = usual > TUNE.apart ? usual - TUNE.apart : 1;
-    *most = usual + TUNE.apart;
+    d->worth[forwards] = d->worth[forwards] * TUNE.fade + worth;
+    d->drafts[forwards] = d->drafts[forwards] * TUNE.fade + 1;
 }
 
 double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
@@ -75,11 +88,8 @@ void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
     const double us = (double)(r->draft_us + r->wait_us);
     if (us <= 0)
         return;
-    if (r->forwards > 0) {
-        if (ft_depth_is_sure(d)) /* earlier drafts are shorter */
-            ft_smooth(&d->forwards, r->forwards, ft_spec_tune->times.smooth);
+    if (r->forwards > 0)
         ft_smooth(&d->forward_us, (double)r->draft_us / r->forwards, ft_spec_tune->times.smooth);
-    }
     ft_smooth(&d->round_us, us, ft_spec_tune->times.smooth);
     d->tokens = d->tokens * TUNE.fade + r->tokens;
     d->us = d->us * TUNE.fade + us;

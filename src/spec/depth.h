@@ -12,13 +12,15 @@
  * new text starts from a copy of what others learnt. It changes no node's order, and text does not
  * depend on it.
  *
- *   [drafter: enough?]* -> sent -> verdict, saw_round -> ...
+ *   [drafter: saw_worth, enough?]* -> sent -> verdict, saw_round -> ...
  */
 #ifndef FT_SPEC_DEPTH_H
 #define FT_SPEC_DEPTH_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define FT_DEPTH_LEVELS 64
 
 /* All-zero: nothing is known, and every draft goes to its full depth. */
 typedef struct ft_depth {
@@ -28,13 +30,20 @@ typedef struct ft_depth {
     /* And what a leaf brings that is left out of the tree, over what its forward brings; below
      * 1. */
     double left;
+    /* And the tokens that a row of a pass costs. 0: rows cost nothing, or `min_logp` of the draft
+     * leaves out the nodes that are not worth theirs. */
+    double row_tok;
+    /* And if not 0, every draft has so many forwards, whatever the next one is worth. */
+    uint32_t steady;
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
     double round_us;   /* of a round, from the begin of its draft to its verdict; 0: not known */
-    double forwards;   /* mean of recent drafts; 0: not known */
     /* Of past rounds, old ones fading: `reached` levels of trees, of which the text went through
      * `passed`. */
     double tokens, us, reached, passed;
+    /* By the number of forwards before it: of past drafts that came so far, old ones fading, what
+     * the next forward was worth, and how many drafts there were. */
+    double worth[FT_DEPTH_LEVELS], drafts[FT_DEPTH_LEVELS];
 } ft_depth;
 
 /* Tokens a microsecond of recent rounds; 0: not known. */
@@ -45,7 +54,8 @@ bool ft_depth_is_sure(const ft_depth *depth);
 double ft_depth_yield(const ft_depth *depth);
 /* Whether to send the tree after so many forwards. worth: of the leaves which the next forward
  * would compute, the chance that the text goes through one of them, less what their children's rows
- * cost in tokens, or what nodes would bring that these children displace. */
+ * cost in tokens, or what nodes would bring that these children displace. Below 0, even a forward
+ * that costs nothing is not made. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
 
 /* What a leaf that is left out of the tree brings, over what its forward brings. If the target's
@@ -53,9 +63,9 @@ bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double worth);
  * puts the leaf into the tree. Then an early draft fits no more often than the target's own token
  * is the leaf's child. At least 0, below 1. */
 double ft_depth_left(const ft_depth *depth, double early_us);
-/* Sets the fewest and the most forwards of a draft that takes about as long as recent ones. Leaves
- * both as they are if there were none. */
-void ft_depth_steady(const ft_depth *depth, uint32_t *least, uint32_t *most);
+/* The best number of forwards if every draft has as many, at least one. Each of them was on average
+ * worth its time in past drafts. If no draft came so far, the next draft will, but not further. */
+uint32_t ft_depth_steady(const ft_depth *depth);
 
 /* A node is worth its row in a pass if the text goes through it with at least this chance. A row
  * makes the verification longer by row_us, and costs others `price` tokens (sched/price.h). 0: any
@@ -84,6 +94,8 @@ typedef struct ft_depth_round {
     uint32_t tokens;           /* of the verdict, the target's own included */
 } ft_depth_round;
 
+/* A draft came to so many forwards, and the next one was worth this (ft_depth_enough). */
+void ft_depth_saw_worth(ft_depth *depth, uint32_t forwards, double worth);
 /* A verdict on a tree came. */
 void ft_depth_saw_round(ft_depth *depth, const ft_depth_round *round);
 

@@ -182,20 +182,13 @@ static draws draws_of(const ft_draft_request *r, const ft_draft_children *childr
     return (draws){children->n_evidence, r->round, r->resolution};
 }
 
-static ft_growth_limits limits_of(const ft_drafter *d)
+/* levels: those of a draft's tree; the children of its last level would be behind its end. 0: as
+ * many as the context has room for. */
+static ft_growth_limits limits_of(const ft_drafter *d, uint32_t levels)
 {
-    uint32_t n_ctx = d->source->n_ctx;
+    const uint32_t n_ctx = d->source->n_ctx, room = n_ctx > d->n_text ? n_ctx - d->n_text : 0;
     return (ft_growth_limits){.leaves = d->source->max_leaves,
-                              .depth = n_ctx > d->n_text ? n_ctx - d->n_text : 0};
-}
-
-/* The same for a draft. The children of its last level would be behind its end. */
-static ft_growth_limits draft_limits(const ft_drafter *d, const ft_draft_params *params)
-{
-    ft_growth_limits limits = limits_of(d);
-    if (params->levels > 0)
-        limits.depth = ft_min_u32(limits.depth, params->levels - 1);
-    return limits;
+                              .depth = levels > 0 ? ft_min_u32(room, levels - 1) : room};
 }
 
 /* Leaves out what was not answered. */
@@ -292,11 +285,12 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
 }
 
 /* Whether to end the draft: the tree is in doubt, or the n chosen leaves are not worth a forward.
- * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted. If
- * the tree is full, a child displaces a node, which may be likelier than the child. */
+ * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted.
+ * Otherwise children are sent as long as the tree has room. If the tree is full, a child displaces
+ * a node, which may be likelier than the child. */
 static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
-    const ft_depth *depth = params->deep_enough;
+    ft_depth *depth = params->deep_enough;
     double worth = 0, row;
     if (params->fallback &&
         ft_fallback_now(params->fallback, ft_growth_confidence(&d->growth, params)))
@@ -307,6 +301,10 @@ static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
                (double)expf(d->growth.displaced) / ft_depth_yield(depth));
     for (uint32_t i = 0; i < n; i++)
         worth += fmax((double)expf(d->growth.node[d->chosen[i]].cum) - row, 0);
+    const uint32_t room = params->budget - ft_min_u32(params->budget, d->growth.n);
+    const uint32_t rows = ft_min_u32(n * params->branch, room); /* that the forward adds at most */
+    worth -= rows * depth->row_tok / ft_depth_yield(depth);
+    ft_depth_saw_worth(depth, d->level, worth);
     return ft_depth_enough(depth, d->level, worth);
 }
 
@@ -324,7 +322,7 @@ static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_
         r->forced_only = forced && all;
         return true;
     }
-    const ft_growth_limits limits = draft_limits(d, params);
+    const ft_growth_limits limits = limits_of(d, params->levels);
     uint32_t n = ft_growth_choose(&d->growth, params, &limits, d->chosen);
     if (n == 0 || (!forced && enough(d, params, n)))
         return false;
@@ -433,7 +431,7 @@ static ft_draft_params ahead_of(const ft_drafter *d, const ft_draft_params *para
 
 static uint32_t choose_proactive(ft_drafter *d, const ft_draft_params *params)
 {
-    ft_growth_limits limits = limits_of(d);
+    ft_growth_limits limits = limits_of(d, 0);
     uint32_t n = ft_growth_choose_proactive(&d->growth, params, &limits, d->chosen);
     return n > 0 && has_room(d, n, params) ? n : 0;
 }

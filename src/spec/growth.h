@@ -59,7 +59,7 @@ typedef struct ft_draft_params {
      * pool knows one predictor at a time. */
     const ft_predictor *predictor;
     uint32_t round, resolution;  /* as in ft_draw (rule.h) */
-    const ft_depth *deep_enough; /* ends a draft before `depth` forwards; NULL: nothing does */
+    ft_depth *deep_enough;       /* ends a draft before `depth` forwards; NULL: nothing does */
     const ft_fallback *fallback; /* the same */
     /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). The owner
      * of a controller decides by itself. */

@@ -113,8 +113,6 @@
     /* half +1.0 % weak, double -1.3 % weak */                                            \
     T(g, REAL, SCALED, yield_count, 10, "levels that this first guess counts for")        \
     /* half unclear, double unclear */                                                    \
-    T(g, COUNT, SCALED, apart, 1, "forwards that a draft may differ from recent ones")    \
-    /* half not met, double not met */                                                    \
     T(g, REAL, SCALED, sure_tok, 8, "tokens by trees until their worth alone sizes them") \
     /* half unclear, double unclear */                                                    \
     T(g, REAL, SCALED, spare, 1.4, "times what is promised a round should bring")         \

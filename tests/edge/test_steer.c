@@ -153,7 +153,7 @@ static ft_tree chain(uint32_t n)
 }
 
 /* While a verification lasts, forwards are free. Where the network takes longer, only the first one
- * is, and the next ones are computed if they bring as much as rounds do. Before rounds have told
+ * is, and the second one waits until a draft has told what it is worth. Before rounds have told
  * what they bring, and where drawn tokens must not decide, drafts end with the free ones. */
 static void test_a_pipeline_drafts_on_where_it_waits(void **state)
 {
@@ -176,7 +176,6 @@ static void test_a_pipeline_drafts_on_where_it_waits(void **state)
         assert_int_equal(params.depth, DEPTH);
         assert_ptr_equal(params.deep_enough, &s.depth);
         assert_float_equal(s.depth.free_us, cases[i].free_forwards * 2000, 1e-6);
-        assert_false(ft_depth_enough(&s.depth, 1, 0.9));
         assert_int_equal(ft_depth_enough(&s.depth, 1, 0.01), cases[i].free_forwards < 2);
         (void)ft_steer_choose(&s, &ask, &params);
         assert_null(params.deep_enough);
@@ -188,16 +187,18 @@ static void test_a_pipeline_drafts_on_where_it_waits(void **state)
     }
 }
 
-/* Where the server waits in any case, a draft has at most one forward more than recent ones, and at
- * most one fewer. Where forwards are free, recent drafts do not matter. The room has the last
- * word. */
+/* Where the server waits in any case, every draft has the same number of forwards: as many as were
+ * worth it so far. Where forwards are free, each draft decides. The room has the last word. */
 static void test_a_pipeline_keeps_its_rhythm(void **state)
 {
     static const struct {
-        double rtt_us, forwards;
-        uint32_t most_tok, least, most;
-    } cases[] = {{40000, 0, 100, 1, DEPTH}, {40000, 1, 100, 1, 2}, {40000, 2, 100, 1, 3},
-                 {40000, 2.6, 100, 2, 4},   {40000, 3, 2, 2, 1},   {12000, 1, 100, 4, DEPTH}};
+        double rtt_us;
+        uint32_t worth, most_tok, steady, depth;
+    } cases[] = {
+        {40000, 0, 100, 1, DEPTH}, {40000, 1, 100, 2, DEPTH}, {40000, 2, 100, 3, DEPTH},
+        {40000, 2, 2, 3, 1},       {12000, 2, 100, 0, DEPTH},
+    };
+    (void)state;
     for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
         ft_draft_params params;
         const bool automatic = i % 2;
@@ -206,8 +207,9 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
         ft_control_expect_verify(&s.control, 20000, 0);
         ft_control_expect_draft(&s.control, 2000);
         s.control.rtt_us = cases[i / 2].rtt_us;
-        s.depth = (ft_depth){
-            .forward_us = 2000, .forwards = cases[i / 2].forwards, .tokens = 40, .us = 700000};
+        s.depth = (ft_depth){.forward_us = 2000, .tokens = 40, .us = 700000, .steady = 77};
+        for (uint32_t k = 1; k <= cases[i / 2].worth; k++)
+            ft_depth_saw_worth(&s.depth, k, 1);
         if (automatic) { /* the controller's choice, which is kept */
             s.control.waits = cases[i / 2].rtt_us > 20000;
             s.choice = (ft_control_choice){.speculate = true, .budget = BUDGET, .depth = DEPTH};
@@ -215,9 +217,32 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
         }
         (void)choose(&s, cases[i / 2].most_tok, BUDGET, &params);
         assert_int_equal(s.control.waits, cases[i / 2].rtt_us > 20000);
-        assert_int_equal(params.depth, cases[i / 2].most);
+        assert_int_equal(s.depth.steady, cases[i / 2].steady);
+        assert_int_equal(params.depth, cases[i / 2].depth);
         assert_ptr_equal(params.deep_enough, &s.depth);
-        assert_float_equal(s.depth.free_us, cases[i / 2].least * 2000, 1e-6);
+    }
+}
+
+/* A forward costs the rows that it adds, unless its nodes are chosen by what they cost. */
+static void test_a_pipeline_counts_rows(void **state)
+{
+    (void)state;
+    for (int automatic = 0; automatic < 2; automatic++) {
+        ft_draft_params params;
+        ft_steer s = make(automatic);
+        s.control.opts.depth_rule = FT_DEPTH_PIPELINE;
+        ft_control_expect_verify(&s.control, 20000, 1000);
+        ft_control_expect_draft(&s.control, 2000);
+        s.depth = (ft_depth){.forward_us = 2000, .tokens = 40, .us = 800000};
+        s.choice = (ft_control_choice){.speculate = true, .budget = BUDGET, .depth = DEPTH};
+        s.chosen = automatic;
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_float_equal(s.depth.row_tok, automatic ? 0 : 0.05, 1e-9);
+        assert_int_equal(params.weigh_rows, automatic);
+        s.control.opts.depth_rule = FT_DEPTH_LATENCY;
+        s.chosen = automatic;
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_true(s.depth.row_tok == 0);
     }
 }
 
@@ -407,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_pipeline_drafts_on_where_it_waits),
         cmocka_unit_test(test_a_pipeline_keeps_its_rhythm),
+        cmocka_unit_test(test_a_pipeline_counts_rows),
         cmocka_unit_test(test_a_pipeline_leaves_leaves_to_early_drafts),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_predictor_is_compared),

@@ -203,6 +203,8 @@ static void test_free_while_busy(void **state)
     assert_false(ft_depth_enough(&depth, 5, 0.01));
     assert_true(ft_depth_enough(&depth, 6, 0.01));
     assert_false(ft_depth_enough(&depth, 6, 0.25)); /* only half of the forward's time counts */
+    assert_true(ft_depth_enough(&depth, 5, -0.01)); /* its rows cost more than it brings */
+    assert_false(ft_depth_enough(&depth, 5, 0));
     depth.free_us = 60000;
     assert_true(ft_depth_enough(&depth, 6, 0.25));
 }
@@ -268,29 +270,70 @@ static void test_early_drafts_are_worth_something(void **state)
     }
 }
 
-/* What is usual follows the drafts. Those without a forward are none, and those before it was known
- * what rounds bring do not count. */
-static void test_usual_drafts(void **state)
+/* Tokens per time if every draft has as many forwards as the rule wants for all. */
+static double live_steady(const world *w, uint64_t seed)
 {
-    const uint32_t apart = ft_spec_tune->depth.apart;
     ft_depth depth = {0};
-    uint32_t least = 77, most = 78;
-    (void)state;
-    assert_true(apart > 0);
-    ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = 1, .draft_us = 1000, .tokens = 2});
-    ft_depth_steady(&depth, &least, &most);
-    assert_true(least == 77 && most == 78);
-    for (uint32_t usual = apart; usual < DEPTH; usual += 3) {
-        for (int i = 0; i < 200; i++)
-            ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = i % 3 ? usual : 0,
-                                                         .levels = usual,
-                                                         .draft_us = 1000 * usual,
-                                                         .wait_us = 50000,
-                                                         .tokens = 2});
-        ft_depth_steady(&depth, &least, &most);
-        assert_int_equal(least, usual > apart ? usual - apart : 1);
-        assert_int_equal(most, usual + apart);
+    ft_rng rng, draws;
+    double tokens = 0, us = 0;
+    ft_rng_init(&rng, seed);
+    ft_rng_init(&draws, seed + 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        const hunt h = hunt_draw(w, &rng);
+        depth.steady = ft_depth_steady(&depth);
+        uint32_t k = 1;
+        for (; k < DEPTH; k++) {
+            ft_depth_saw_worth(&depth, k, h.chance[k]);
+            if (ft_depth_enough(&depth, k, h.chance[k]))
+                break;
+        }
+        const uint32_t n = whole(h.tokens[k], &draws);
+        ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = k,
+                                                     .levels = k,
+                                                     .draft_us = (int64_t)(k * w->forward_us),
+                                                     .wait_us = (int64_t)w->rest_us,
+                                                     .tokens = n});
+        if (i >= LEARNING) {
+            tokens += n;
+            us += time_us(w, k);
+        }
     }
+    return tokens / us;
+}
+
+/* One number of forwards for all drafts: close to the best one. */
+static void test_one_depth_for_all(void **state)
+{
+    const world worlds[] = {{11000, 110000, 0.5, 0.3},
+                            {1000, 110000, 0.3, 0.3},
+                            {30000, 60000, 0, 0.3},
+                            {60000, 40000, 0.2, 0.2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        const double rate = live_steady(&worlds[i], i), best = best_fixed(&worlds[i], i);
+        print_message("world %zu: %.3f of the best fixed depth\n", i, rate / best);
+        assert_true(rate > 0.985 * best);
+    }
+}
+
+/* One forward more than any draft had so far, if all of these were worth it. */
+static void test_one_depth_goes_on_step_by_step(void **state)
+{
+    ft_depth depth = {.forward_us = 1000, .tokens = 10, .us = 100000};
+    (void)state;
+    for (uint32_t k = 1; k < FT_DEPTH_LEVELS; k++) {
+        assert_int_equal(ft_depth_steady(&depth), k);
+        depth.steady = k;
+        assert_false(ft_depth_enough(&depth, k - 1, 0));
+        assert_true(ft_depth_enough(&depth, k, 1));
+        ft_depth_saw_worth(&depth, k, 1);
+    }
+    assert_int_equal(ft_depth_steady(&depth), FT_DEPTH_LEVELS);
+    ft_depth_saw_worth(&depth, FT_DEPTH_LEVELS, 1); /* changes nothing */
+    assert_int_equal(ft_depth_steady(&depth), FT_DEPTH_LEVELS);
+    for (int i = 0; i < 500; i++)
+        ft_depth_saw_worth(&depth, 3, 0);
+    assert_int_equal(ft_depth_steady(&depth), 3);
 }
 
 /* ---- which nodes are worth their rows ---- */
@@ -397,7 +440,8 @@ int main(void)
         cmocka_unit_test(test_monotonous),
         cmocka_unit_test(test_free_while_busy),
         cmocka_unit_test(test_early_drafts_are_worth_something),
-        cmocka_unit_test(test_usual_drafts),
+        cmocka_unit_test(test_one_depth_for_all),
+        cmocka_unit_test(test_one_depth_goes_on_step_by_step),
         cmocka_unit_test(test_rows_are_weighed),
         cmocka_unit_test(test_least_chance),
         cmocka_unit_test(test_promised),

@@ -43,7 +43,7 @@ void test_verifier_expect_empty(ft_verifier *v);
 
 /* A clock whose time is the work that a verifier did: so many us a pass and a row, whatever the
  * machine is doing. Without a verifier it stands still. A verifier that holds a pass back until
- * some time needs look_us > 0: each look at the clock moves it by so much, so that the time comes. */
+ * some time needs look_us > 0. Each look at the clock moves it by so much, so the time comes. */
 typedef struct test_work_clock {
     _Atomic(ft_verifier *) verifier;
     int64_t pass_us, row_us, look_us;
