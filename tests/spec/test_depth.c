@@ -98,12 +98,17 @@ static double best_seeing(const world *w, uint64_t seed)
 
 /* ---- living in it ---- */
 
-/* The drafter makes the first forward, which reads the text's last token, without asking. */
-static uint32_t draft(const ft_depth *depth, const hunt *h)
+/* The drafter makes the first forward, which reads the text's last token, without asking. one:
+ * every draft has as many forwards as the rule wants for all. */
+static uint32_t draft(ft_depth *depth, const hunt *h, bool one)
 {
     uint32_t k = 1;
-    while (k < DEPTH && !ft_depth_enough(depth, k, h->chance[k]))
-        k++;
+    depth->steady = one ? ft_depth_steady(depth) : 0;
+    for (; k < DEPTH; k++) {
+        ft_depth_saw_worth(depth, k, h->chance[k]);
+        if (ft_depth_enough(depth, k, h->chance[k]))
+            break;
+    }
     return k;
 }
 
@@ -113,7 +118,7 @@ static uint32_t whole(double tokens, ft_rng *rng)
     return (uint32_t)floor(tokens + ft_rng_unit(rng));
 }
 
-static double live(const world *w, ft_depth *depth, uint64_t seed)
+static double live(const world *w, ft_depth *depth, uint64_t seed, bool one)
 {
     ft_rng rng, draws;
     double tokens = 0, us = 0;
@@ -121,7 +126,7 @@ static double live(const world *w, ft_depth *depth, uint64_t seed)
     ft_rng_init(&draws, seed + 1);
     for (int i = 0; i < ROUNDS; i++) {
         hunt h = hunt_draw(w, &rng);
-        uint32_t k = draft(depth, &h), n = whole(h.tokens[k], &draws);
+        uint32_t k = draft(depth, &h, one), n = whole(h.tokens[k], &draws);
         ft_depth_saw_round(depth, &(ft_depth_round){.forwards = k,
                                                     .levels = k,
                                                     .draft_us = (int64_t)(k * w->forward_us),
@@ -144,7 +149,7 @@ static void test_near_the_best(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         ft_depth depth = {0};
-        double rate = live(&worlds[i], &depth, i), fixed = best_fixed(&worlds[i], i);
+        double rate = live(&worlds[i], &depth, i, false), fixed = best_fixed(&worlds[i], i);
         double seeing = best_seeing(&worlds[i], i);
         print_message("world %zu: %.3f of who sees, %.3f of the best fixed depth\n", i,
                       rate / seeing, rate / fixed);
@@ -159,7 +164,7 @@ static void test_better_than_fixed(void **state)
     const world w = {11000, 60000, 0, 0.1};
     ft_depth depth = {0};
     (void)state;
-    assert_true(live(&w, &depth, 5) > 1.01 * best_fixed(&w, 5));
+    assert_true(live(&w, &depth, 5, false) > 1.01 * best_fixed(&w, 5));
 }
 
 static void test_times_unknown(void **state)
@@ -270,37 +275,6 @@ static void test_early_drafts_are_worth_something(void **state)
     }
 }
 
-/* Tokens per time if every draft has as many forwards as the rule wants for all. */
-static double live_steady(const world *w, uint64_t seed)
-{
-    ft_depth depth = {0};
-    ft_rng rng, draws;
-    double tokens = 0, us = 0;
-    ft_rng_init(&rng, seed);
-    ft_rng_init(&draws, seed + 1);
-    for (int i = 0; i < ROUNDS; i++) {
-        const hunt h = hunt_draw(w, &rng);
-        depth.steady = ft_depth_steady(&depth);
-        uint32_t k = 1;
-        for (; k < DEPTH; k++) {
-            ft_depth_saw_worth(&depth, k, h.chance[k]);
-            if (ft_depth_enough(&depth, k, h.chance[k]))
-                break;
-        }
-        const uint32_t n = whole(h.tokens[k], &draws);
-        ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = k,
-                                                     .levels = k,
-                                                     .draft_us = (int64_t)(k * w->forward_us),
-                                                     .wait_us = (int64_t)w->rest_us,
-                                                     .tokens = n});
-        if (i >= LEARNING) {
-            tokens += n;
-            us += time_us(w, k);
-        }
-    }
-    return tokens / us;
-}
-
 /* One number of forwards for all drafts: close to the best one. */
 static void test_one_depth_for_all(void **state)
 {
@@ -310,7 +284,8 @@ static void test_one_depth_for_all(void **state)
                             {60000, 40000, 0.2, 0.2}};
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        const double rate = live_steady(&worlds[i], i), best = best_fixed(&worlds[i], i);
+        ft_depth depth = {0};
+        const double rate = live(&worlds[i], &depth, i, true), best = best_fixed(&worlds[i], i);
         print_message("world %zu: %.3f of the best fixed depth\n", i, rate / best);
         assert_true(rate > 0.985 * best);
     }
