@@ -68,7 +68,7 @@ static const ft_flag edge_rows[] = {
      "what drafts: the draft model; lookups: what followed earlier in the text, without a model; "
      "both; or auto: the model, and lookups beside it where a request has a prediction"},
     {"--depth", NULL, FT_FLAG(ft_edge_flags, depth), "HOW",
-     "draft passes a round: auto; pipeline: fill a verification's time, and more where that pays; "
+     "draft passes a round: auto; pipeline: fill a verification's time, or what pays more; "
      "latency; fallback: while the draft is sure; N: at most N"},
     {"--alpha", NULL, FT_FLAG(ft_edge_flags, opts.alpha), "P",
      "--depth fallback: a draft is sent once its likeliest branch is less likely than P; 0: "

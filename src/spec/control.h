@@ -23,7 +23,8 @@ typedef enum ft_depth_rule {
     FT_DEPTH_AUTO, /* LATENCY if the controller decides, else the depth that was asked for */
     /* SpecEdge 4.3: drafting and the network take as long as a verification, or as long as the
      * server is busy with other sessions. The edge drafts on while that brings more tokens per
-     * time. Where the network and one forward take longer, the depth is free. */
+     * time, and ends sooner if rows cost more than they bring. Where the network and one forward
+     * take longer, the depth is free. */
     FT_DEPTH_PIPELINE,
     FT_DEPTH_LATENCY, /* the most tokens per time for this session */
     FT_DEPTH_FALLBACK /* until a draft is in doubt (spec/fallback.h) */
