@@ -116,6 +116,12 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->surplus_logp = logf((float)ft_depth_surplus_chance((double)expf(params->min_logp)));
 }
 
+/* Tokens that a row costs, or the least chance of a node that is worth its row. */
+static double row_tok(const ft_steer *s)
+{
+    return ft_depth_least_chance(&s->depth, ft_control_row_us(&s->control), s->control.price);
+}
+
 /* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
  * meanwhile. So once it is known what rounds bring, drafting goes on beyond that depth as long as
  * it brings more tokens per time. It ends sooner if the tree's new rows cost more than they bring.
@@ -138,8 +144,7 @@ static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *
     if (s->how.automatic)
         size_by_worth(s, room, params);
     else
-        s->depth.row_tok =
-            ft_depth_least_chance(&s->depth, ft_control_row_us(&s->control), s->control.price);
+        s->depth.row_tok = row_tok(s);
     params->depth = room->depth;
 }
 
@@ -189,8 +194,7 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
         deepen(s, ask, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
-        params->min_logp = logf((float)ft_depth_least_chance(
-            &s->depth, ft_control_row_us(&s->control), s->control.price));
+        params->min_logp = logf((float)row_tok(s));
     if (choice.speculate && s->how.automatic)
         size_by_promise(s, ask, params);
     params->round = ask->round;

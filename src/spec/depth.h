@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FT_DEPTH_LEVELS 64
+#define FT_DEPTH_LEVELS 64 /* forwards of a draft that are told apart */
 
 /* All-zero: nothing is known, and every draft goes to its full depth. */
 typedef struct ft_depth {

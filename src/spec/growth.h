@@ -58,9 +58,10 @@ typedef struct ft_draft_params {
      * (WISP 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. A
      * pool knows one predictor at a time. */
     const ft_predictor *predictor;
-    uint32_t round, resolution;  /* as in ft_draw (rule.h) */
-    ft_depth *deep_enough;       /* ends a draft before `depth` forwards; NULL: nothing does */
-    const ft_fallback *fallback; /* the same */
+    uint32_t round, resolution; /* as in ft_draw (rule.h) */
+    /* Ends a draft before `depth` forwards, and learns what they are worth; NULL: nothing does. */
+    ft_depth *deep_enough;
+    const ft_fallback *fallback; /* ends it too; NULL: nothing does */
     /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). The owner
      * of a controller decides by itself. */
     bool weigh_rows;

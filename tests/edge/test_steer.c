@@ -176,6 +176,7 @@ static void test_a_pipeline_drafts_on_where_it_waits(void **state)
         assert_int_equal(params.depth, DEPTH);
         assert_ptr_equal(params.deep_enough, &s.depth);
         assert_float_equal(s.depth.free_us, cases[i].free_forwards * 2000, 1e-6);
+        assert_int_equal(ft_depth_enough(&s.depth, 1, 0.9), cases[i].free_forwards < 2);
         assert_int_equal(ft_depth_enough(&s.depth, 1, 0.01), cases[i].free_forwards < 2);
         (void)ft_steer_choose(&s, &ask, &params);
         assert_null(params.deep_enough);
@@ -193,10 +194,10 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
 {
     static const struct {
         double rtt_us;
-        uint32_t worth, most_tok, steady, depth;
+        uint32_t worth, most_tok, steady, depth, least;
     } cases[] = {
-        {40000, 0, 100, 1, DEPTH}, {40000, 1, 100, 2, DEPTH}, {40000, 2, 100, 3, DEPTH},
-        {40000, 2, 2, 3, 1},       {12000, 2, 100, 0, DEPTH},
+        {40000, 0, 100, 1, DEPTH, 1}, {40000, 1, 100, 2, DEPTH, 1}, {40000, 2, 100, 3, DEPTH, 1},
+        {40000, 2, 2, 3, 1, 1},       {12000, 2, 100, 0, DEPTH, 4},
     };
     (void)state;
     for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
@@ -220,6 +221,7 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
         assert_int_equal(s.depth.steady, cases[i / 2].steady);
         assert_int_equal(params.depth, cases[i / 2].depth);
         assert_ptr_equal(params.deep_enough, &s.depth);
+        assert_float_equal(s.depth.free_us, cases[i / 2].least * 2000, 1e-6);
     }
 }
 
