@@ -19,6 +19,7 @@
  */
 #include "engine/attn_head.h"
 #include "engine/attn_kernel.h"
+#include "engine/inlined.h"
 
 #include <math.h>
 
@@ -27,8 +28,8 @@
 #define dot4_end(sum)      (sum)
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 32")
+#define INLINE FT_INLINED
+#define UNROLL FT_UNROLL(32)
 #define TOK    FT_KV_BLOCK_TOK
 #define TILE   FT_ATTN_TILE
 

@@ -9,8 +9,9 @@
 #define FT_ENGINE_GEMM_TYPES_H
 
 #include "engine/gemm_kernel.h"
+#include "engine/inlined.h"
 
-#define FT_GEMM_INLINE static inline __attribute__((always_inline))
+#define FT_GEMM_INLINE FT_INLINED
 
 #define FT_GEMM_BLOCK_TYPES(F) F(Q8_0) F(Q4_0) F(Q4_1) F(Q5_0) F(Q5_1) F(IQ4_NL)
 #define FT_GEMM_K_TYPES(F)     F(Q4_K) F(Q5_K) F(Q6_K)

@@ -18,7 +18,7 @@
 #endif
 
 #define PARTS  (FT_PACK_ROWS / LANES)
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL FT_UNROLL(16)
 #define VECTOR __attribute__((vector_size(4 * LANES)))
 
 typedef uint8_t bytes VECTOR;
