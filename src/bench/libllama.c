@@ -125,10 +125,28 @@ void ft_bench_llama_add_shared(ft_bench_llama *llama, int32_t token, int32_t pos
     llama->batch.logits[i] = true;
 }
 
-ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err)
+static void drop(enum ggml_log_level level, const char *text, void *ctx)
 {
+    (void)level, (void)text, (void)ctx;
+}
+
+/* Decodes. A pass that is given up is no fault, but libllama would log three errors. */
+static int decode(ft_bench_llama *llama)
+{
+    ggml_log_callback log;
+    void *log_ctx;
+    llama_log_get(&log, &log_ctx);
+    if (llama->give_up_s > 0)
+        llama_log_set(drop, NULL);
     int code = llama_decode(llama->ctx, llama->batch);
     llama_synchronize(llama->ctx); /* on a device it only began */
+    llama_log_set(log, log_ctx);
+    return code;
+}
+
+ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err)
+{
+    int code = decode(llama);
     if (code == 2 && give_up(llama))
         return ft_error_set(err, FT_TIMEOUT, "libllama: the pass takes too long");
     if (code != 0)

@@ -28,9 +28,12 @@ static int run_int8(uint64_t n)
     for (int i = 0; i < 12; i++)
         acc[i] = _mm256_set1_epi16((short)i);
     for (uint64_t r = 0; r < n; r++)
-        for (int i = 0; i < 12; i++) {
-            __asm__ volatile("" : "+x"(x)); /* not to be folded */
-            acc[i] = _mm256_add_epi16(acc[i], _mm256_maddubs_epi16(x, x));
+        _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++)
+        {
+            __m256i sum = _mm256_add_epi16(acc[i], _mm256_maddubs_epi16(x, x));
+            /* Not to be folded; nor may GCC do all products first, and store sums meanwhile. */
+            __asm__ volatile("" : "+x"(x), "+x"(sum));
+            acc[i] = sum;
         }
     for (int i = 1; i < 12; i++)
         acc[0] = _mm256_add_epi16(acc[0], acc[i]);
