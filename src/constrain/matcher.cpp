@@ -177,7 +177,8 @@ static const uint32_t *fill_mask(ft_matcher *m, uint64_t most)
     if (m->status != FT_OK || m->at->IsTerminated())
         return nullptr;
     m->at->FillNextTokenBitmask(&tensor);
-    const bool some = std::any_of(m->mask.begin(), m->mask.end(), [](int32_t w) { return w != 0; });
+    const bool some =
+        std::any_of(m->mask.begin(), m->mask.end(), [](int32_t bits) { return bits != 0; });
     return some ? (const uint32_t *)m->mask.data() : nullptr;
 }
 

@@ -24,12 +24,9 @@ static void run_server(ft_fleet *f, ft_fleet_worker *w, uint32_t i)
     sim *s = &f->servers[i];
     ft_sim_event e;
     s->out = &w->part[f->part].r;
-    while (s->queue.n > 0 && s->queue.events[0].at_us < end_us) {
-        (void)ft_sim_queue_take(&s->queue, &e);
+    while (ft_sim_next(s, end_us, &e)) {
         ft_fleet_take(f, w, s, &e);
-        /* The policy chooses only after all events of this moment. */
-        if (s->queue.n == 0 || s->queue.events[0].at_us > s->now_us)
-            ft_sim_server_run(s);
+        ft_sim_server_run(s);
     }
     f->load[i] = (uint32_t)s->n_members;
 }

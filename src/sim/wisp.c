@@ -126,12 +126,9 @@ static void take(sim *s, const ft_sim_event *e)
 static void run(sim *s)
 {
     ft_sim_event e;
-    while (s->queue.n > 0 && s->queue.events[0].at_us < s->opts->until_us) {
-        (void)ft_sim_queue_take(&s->queue, &e);
+    while (ft_sim_next(s, s->opts->until_us, &e)) {
         take(s, &e);
-        /* The policy chooses only after all events of this moment. */
-        if (s->queue.n == 0 || s->queue.events[0].at_us > s->now_us)
-            ft_sim_server_run(s);
+        ft_sim_server_run(s);
     }
     for (uint32_t i = 0; i < s->opts->n_devices; i++)
         ft_sim_device_count_late(s, &s->devices[i]);

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "sched/admit.h"
+#include "sched/await.h"
 #include "sched/gain.h"
 #include "sched/late.h"
 #include "sched/promise.h"
@@ -27,7 +28,7 @@ typedef enum event_kind {
     EVENT_VERDICT,
     EVENT_END,  /* the last token has arrived at the device */
     EVENT_PASS, /* the pass is over */
-    EVENT_LOOK  /* the policy may start one */
+    EVENT_LOOK  /* the server may start one that it held back; never in the queue */
 } event_kind;
 
 /* What one mode of serving is. */
@@ -69,6 +70,8 @@ typedef struct device {
     uint32_t n_kv, blocks;    /* tokens in KV; blocks held */
     uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
     int64_t open_us, arrival_us, used_us;
+    ft_known_us verdict;       /* when the server sent the text's last one */
+    ft_away away;              /* from verdicts to the next drafts */
     int64_t due_us, budget_us; /* when its verdict is due: by its text; by its round alone */
     int64_t owed_us;           /* when the promised speed requires more text */
     ft_gain gain;
@@ -102,7 +105,11 @@ typedef struct sim {
     ft_pass pass, prompts;
     int64_t pass_us;
     bool busy;
-    int64_t look_us; /* of the last EVENT_LOOK */
+    /* what it holds back */
+    ft_await_text *awaited; /* [n_awaited of cap] who waits, or is expected */
+    size_t n_awaited;
+    uint32_t max_verify; /* verifications of a pass, at most */
+    ft_known_us look;    /* when the next EVENT_LOOK is */
 } sim;
 
 /* ---- devices (wisp_device.c) ---- */
@@ -154,7 +161,18 @@ size_t ft_sim_server_lose(sim *s);
 void ft_sim_server_open(sim *s, uint32_t who);
 void ft_sim_server_draft(sim *s, uint32_t who);
 void ft_sim_server_pass_over(sim *s);
-/* Starts a pass if there is none and somebody has work. */
+/* After an event. Starts a pass if there is none, somebody has work, and no other event is of this
+ * moment. */
 void ft_sim_server_run(sim *s);
+/* What the device's next round is expected to bring, in tokens. */
+double ft_sim_gain(const sim *s, const device *d);
+/* The next event before until_us; false: there is none. */
+bool ft_sim_next(sim *s, int64_t until_us, ft_sim_event *out);
+
+/* ---- what waits although the engine is free (wisp_hold.c) ---- */
+/* Removes from work[n] what is held back, and sets `look`. Returns how many works are left. */
+size_t ft_sim_hold(sim *s, size_t n);
+/* The most verifications of a pass that begins now with work[n]. */
+uint32_t ft_sim_cap(const sim *s, size_t n);
 
 #endif

@@ -71,8 +71,9 @@ void ft_sim_server_init(sim *s, const ft_cost *cost, double longest_tok, uint64_
         rows =
             fmax(rows, ceil(longest_tok + fmax(k[FT_SIM_DRAFT_MOST], k[FT_SIM_DRAFT_FIXED]) + 4));
     s->cost = cost;
+    s->max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS];
     s->limits = (ft_sched_limits){.max_rows = (uint32_t)rows,
-                                  .max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS],
+                                  .max_verify = s->max_verify,
                                   .prefill_us = ft_prompt_share_us(&share),
                                   .cost = cost,
                                   .kv_blocks_free = (uint32_t)k[FT_SIM_KV_BLOCKS],
@@ -100,12 +101,13 @@ ft_status ft_sim_server_reserve(sim *s, size_t n, ft_error *err)
     if (n <= s->cap)
         return FT_OK;
     /* Events at a time, at most: of a device its prompt, its draft or verdict, and its end; of the
-     * server the end of a pass and a look. */
-    ft_status status = ft_sim_queue_reserve(&s->queue, 4 * n + 2, err);
+     * server the end of a pass. */
+    ft_status status = ft_sim_queue_reserve(&s->queue, 4 * n + 1, err);
     if (status == FT_OK &&
         (!grow(&s->members, n, sizeof *s->members) || !grow(&s->ready, n, sizeof *s->ready) ||
          !grow(&s->of, n, sizeof *s->of) || !grow(&s->work, n, sizeof *s->work) ||
-         !grow(&s->picks, n, sizeof *s->picks) || !grow(&s->pick_of, n, sizeof *s->pick_of)))
+         !grow(&s->picks, n, sizeof *s->picks) || !grow(&s->pick_of, n, sizeof *s->pick_of) ||
+         !grow(&s->awaited, n, sizeof *s->awaited)))
         status = ft_error_set(err, FT_NOMEM, "simulate: out of memory");
     s->cap = status == FT_OK ? n : s->cap;
     return status;
@@ -120,6 +122,7 @@ void ft_sim_server_deinit(sim *s)
     free(s->work);
     free(s->picks);
     free(s->pick_of);
+    free(s->awaited);
 }
 
 void ft_sim_server_join(sim *s, uint32_t who)
@@ -149,6 +152,7 @@ size_t ft_sim_server_lose(sim *s)
         ft_sim_prefixes_trim(s->prefixes, 0);
     s->queue.n = s->n_members = s->n_ready = s->n_picks = 0;
     s->busy = false;
+    s->look = ft_unknown();
     return n;
 }
 
@@ -176,6 +180,8 @@ void ft_sim_server_open(sim *s, uint32_t who)
     }
     d->open = d->fresh = d->taken = true;
     d->opened_tok = d->done;
+    d->away = (ft_away){0};
+    d->verdict = ft_unknown();
     d->open_us = d->used_us = s->now_us;
     if (s->prefixes)
         find_prefix(s, who);
@@ -192,15 +198,22 @@ static ft_gain_kind kind_of(const sim *s)
     return s->how.drafts ? FT_GAIN_TREE : FT_GAIN_RUN;
 }
 
+double ft_sim_gain(const sim *s, const device *d)
+{
+    return ft_gain_expected(&d->gain, kind_of(s));
+}
+
 void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     const ft_promise promise = ft_sim_promise(s, d);
-    const ft_promise_round round = {.gain_tok = ft_gain_expected(&d->gain, kind_of(s)),
+    const ft_promise_round round = {.gain_tok = ft_sim_gain(s, d),
                                     .away_us = d->draft_us + ft_sim_longest_rtt_us(s),
                                     .at_us = s->now_us};
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
+    if (d->verdict.known)
+        ft_away_saw(&d->away, s->now_us - d->verdict.us);
     d->due_us = ft_promise_due(&promise, &round);
     d->owed_us = ft_promise_owed(&promise);
     d->budget_us = ft_promise_budget(&promise, &round);
@@ -211,7 +224,7 @@ void ft_sim_server_draft(sim *s, uint32_t who)
 
 static ft_work work_of(const sim *s, const device *d)
 {
-    ft_work w = {.n_past = d->n_kv, .gain_tok = (float)ft_gain_expected(&d->gain, kind_of(s))};
+    ft_work w = {.n_past = d->n_kv, .gain_tok = (float)ft_sim_gain(s, d)};
     if (wants_prefill(s, d)) {
         w.kind = FT_WORK_PREFILL;
         w.arrival_us = d->fresh ? d->open_us : d->arrival_us;
@@ -293,42 +306,20 @@ static void count(sim *s, ft_spike_cause *cause)
     s->out->busy_us += (uint64_t)s->pass_us;
 }
 
-/* Removes the verifications from work[n] that the policy does not start yet. Returns how many works
- * are left. */
-static size_t hold_back(sim *s, size_t n)
-{
-    ft_hold waiting = {0};
-    size_t left = 0;
-    for (size_t i = 0; i < n; i++)
-        if (s->work[i].kind == FT_WORK_VERIFY)
-            ft_hold_add(&waiting, s->work[i].arrival_us);
-    int64_t left_us = ft_hold_left_us(&waiting, s->how.policy, &s->limits, s->now_us);
-    if (left_us == 0)
-        return n;
-    if (s->look_us <= s->now_us) { /* else an earlier look is on its way */
-        s->look_us = s->now_us + left_us;
-        ft_sim_queue_put(&s->queue, s->look_us, EVENT_LOOK, 0);
-    }
-    for (size_t i = 0; i < n; i++)
-        if (s->work[i].kind != FT_WORK_VERIFY) {
-            s->of[left] = s->of[i];
-            s->work[left++] = s->work[i];
-        }
-    return left;
-}
-
 void ft_sim_server_run(sim *s)
 {
-    if (s->busy || s->n_ready == 0)
+    const bool more = s->queue.n > 0 && s->queue.events[0].at_us <= s->now_us;
+    if (more || s->busy || s->n_ready == 0)
         return;
     make_room(s);
     for (size_t i = 0; i < s->n_ready; i++) {
         s->of[i] = s->ready[i];
         s->work[i] = work_of(s, &s->devices[s->of[i]]);
     }
-    size_t n = hold_back(s, s->n_ready);
+    const size_t n = ft_sim_hold(s, s->n_ready);
     if (n == 0)
         return;
+    s->limits.max_verify = ft_sim_cap(s, n);
     s->n_picks = s->how.policy->pick(s->work, n, &s->limits, s->now_us, s->picks);
     s->pass = s->prompts = (ft_pass){0};
     for (size_t i = 0; i < s->n_picks; i++) {
@@ -348,6 +339,19 @@ void ft_sim_server_run(sim *s)
         s->out->most_rows = s->pass.rows;
     s->busy = true;
     ft_sim_queue_put(&s->queue, s->now_us + s->pass_us, EVENT_PASS, 0);
+}
+
+bool ft_sim_next(sim *s, int64_t until_us, ft_sim_event *out)
+{
+    const int64_t at_us = s->queue.n > 0 ? s->queue.events[0].at_us : INT64_MAX;
+    if (s->look.known && s->look.us < at_us && s->look.us < until_us) {
+        *out = (ft_sim_event){.at_us = s->look.us, .kind = EVENT_LOOK};
+        s->look = ft_unknown();
+        return true;
+    }
+    if (at_us >= until_us)
+        return false;
+    return ft_sim_queue_take(&s->queue, out);
 }
 
 /* ---- a pass is over ---- */
@@ -403,6 +407,7 @@ static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
     d->open = d->open && !ended;
     d->fresh = false;
     d->used_us = d->arrival_us = s->now_us;
+    d->verdict = ft_known(s->now_us);
     if (ft_sim_counted(s)) {
         s->out->tokens += tokens;
         s->out->rounds++;

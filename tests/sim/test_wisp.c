@@ -92,18 +92,52 @@ static void test_fcfs_by_hand(void **state)
     assert_true(r.slow_from_first[0] == (c.tokens_per_s[0] > 62.5) && r.slow_from_first[1] == 1);
 }
 
-/* Prompts are read while the first drafts are made; rounds have 3 rows each: from 20 to 36 ms, and
- * after another draft from 56 to 72. */
+/* Prompts are read while the first drafts are made. Rounds have 3 rows each: from 20 to 36 ms, and
+ * after another draft, at 56 ms, one from then to 69 and one to 85: the server knows now how long
+ * drafts take, and makes two groups. At 40 tokens/s a text has 150 ms. */
 static void test_wisp_by_hand(void **state)
 {
-    const ft_sim_config c = exact();
-    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 0, 2, 72001);
+    ft_sim_config c = exact();
+    c.tokens_per_s[0] = 40;
+    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 0, 2, 85001);
     (void)state;
     assert_int_equal(r.tokens, 12);
-    assert_int_equal(r.passes, 3);
-    assert_int_equal(r.rows, 6 + 6 + 6);
+    assert_int_equal(r.passes, 4);
+    assert_int_equal(r.rows, 6 + 6 + 3 + (3 + 3)); /* the first one reads its next prompt */
     assert_int_equal(r.late[0][FT_LATE_NONE], 4);
     assert_true(r.texts[0] == 2 && r.slow[0] == 0);
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 69001).tokens, 6 + 3);
+}
+
+/* A pass takes 40 ms. So one with both texts, and a rest of 20 ms while they draft, bring more than
+ * two groups. Prompts are read by 46 ms; rounds run to 92, and from 112 to 158. */
+static void test_one_group_by_hand(void **state)
+{
+    ft_sim_config c = exact();
+    (void)state;
+    c.costs.us[FT_COST_PASS] = 40000;
+    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 0, 2, 158001);
+    assert_int_equal(r.tokens, 12);
+    assert_int_equal(r.passes, 3);
+}
+
+/* A pass takes 200 ms; users come at any time. Texts come together, because passes wait for drafts
+ * that are expected. By a policy that does not wait, each is verified in every second pass. */
+static void test_waits_for_drafts(void **state)
+{
+    ft_sim_config c = exact();
+    ft_sim_result r[2];
+    ft_sim_opts opts = {.config = &c, .n_devices = 2, .ramp_us = 200000, .seed = 5};
+    opts.until_us = 20000000;
+    (void)state;
+    c.costs.us[FT_COST_PASS] = 200000;
+    c.k[FT_SIM_RESPONSE_TOK] = 600;
+    for (int i = 0; i < 2; i++) {
+        c.policy = i == 0 ? &ft_sched_wisp : &ft_sched_edf;
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &r[i]), FT_OK);
+    }
+    assert_true(r[0].tokens > r[1].tokens * 3 / 2);
+    assert_true(r[0].passes < r[1].passes);
 }
 
 static void see_last(void *ctx, const ft_sim_round *round)
@@ -162,10 +196,12 @@ static uint64_t tokens_by(const ft_sim_config *c, int64_t until_us)
     return run(c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, until_us).tokens;
 }
 
-/* Drafts of 4 tokens take 40 ms, and texts are kept no lead. The first rounds are owed before they
- * can be there, so both run in one pass, from 40 to 60 ms. The second ones come at 100 ms. A
- * promise of 51.95 tokens/s needs its sixth token by 115.5 ms: there is time for one round (15 ms),
- * not for two (20 ms), which first come first served takes. The other one has time to wait. */
+/* Drafts of 4 tokens take 40 ms, a pass 60 and 1 a row, and texts are kept no lead. Prompts are
+ * read by 66 ms. The first rounds are owed before that, so both run in one pass, to 136 ms. The
+ * second ones come at 176 ms. A promise of 24.64 tokens/s needs its sixth token by 243.5 ms: there
+ * is time for one round (65 ms), not for two (70 ms). The other one has time to wait. First come
+ * first served knows no promises and makes two groups: to 131 and 196 ms, and then to 261 and 329.
+ * The last pass also reads the prompt of the next text. */
 static void test_policy_keeps_deadlines(void **state)
 {
     ft_sched_tuning tuning = *ft_sched_tune;
@@ -176,12 +212,13 @@ static void test_policy_keeps_deadlines(void **state)
     c.k[FT_SIM_DRAFT_MOST] = 4;
     c.k[FT_SIM_RESPONSE_TOK] = 10;
     c.k[FT_SIM_GUARD_MS] = 1;
-    c.tokens_per_s[0] = 30;
-    c.tokens_per_s[1] = 51.95;
+    c.costs.us[FT_COST_PASS] = 60000;
+    c.tokens_per_s[0] = 14;
+    c.tokens_per_s[1] = 24.64;
     ft_sched_tune = &tuning;
-    const uint64_t first = tokens_by(&c, 115500), both = tokens_by(&c, 140500);
+    const uint64_t first = tokens_by(&c, 241500), both = tokens_by(&c, 309500);
     c.policy = &ft_sched_fcfs;
-    const uint64_t plain = tokens_by(&c, 115500), plain_both = tokens_by(&c, 120500);
+    const uint64_t plain = tokens_by(&c, 241500), plain_both = tokens_by(&c, 329500);
     ft_sched_tune = before;
     assert_int_equal(first, 10 + 5);
     assert_int_equal(both, 20);
@@ -358,6 +395,8 @@ int main(void)
         cmocka_unit_test(test_centralized_by_hand),
         cmocka_unit_test(test_fcfs_by_hand),
         cmocka_unit_test(test_wisp_by_hand),
+        cmocka_unit_test(test_one_group_by_hand),
+        cmocka_unit_test(test_waits_for_drafts),
         cmocka_unit_test(test_late_by_hand),
         cmocka_unit_test(test_policy_keeps_deadlines),
         cmocka_unit_test(test_static_by_hand),
