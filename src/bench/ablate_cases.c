@@ -38,6 +38,10 @@
     {                                                                         \
         [FT_COST_PASS] = 8400, [FT_COST_ROW] = 4000, [FT_COST_CACHED_TOK] = 1 \
     }
+#define READ                                                                      \
+    {                                                                             \
+        [FT_COST_PASS] = 150000, [FT_COST_ROW] = 1000, [FT_COST_CACHED_TOK] = 0.5 \
+    }
 #define STREAMED                                                                \
     {                                                                           \
         [FT_COST_PASS] = 500000, [FT_COST_ROW] = 1500, [FT_COST_CACHED_TOK] = 1 \
@@ -127,6 +131,10 @@ const ft_ablate_crowd ft_ablate_crowds[] = {
      .change = {{FT_SIM_RTT_MS, 150}, {FT_SIM_JITTER_MS, 75}}},
     {"sim short", "all classes, a third of the KV pool", 95, FT_SIM_MIXED,
      .change = {{FT_SIM_KV_BLOCKS, 6000}}},
+    {"sim read", "all classes, weights are read in each pass, quick edges", 14, FT_SIM_MIXED,
+     .change = {{FT_SIM_DRAFT_PER_S, 200}}, COSTS(READ)},
+    {"sim read on", "all classes, weights are read in each pass, slow edges", 10, FT_SIM_MIXED,
+     COSTS(READ)},
     {"asked twice", "all classes, twice the devices, admission", 276, FT_SIM_MIXED,
      .change = {ADMIT}},
     {"asked slowest", "the slowest class, 1.5 times the devices, admission", 492,
@@ -293,6 +301,8 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "cost", "outliers", "cost.huber=1e9"},
     {"sched", "cost", "fading", "cost.half_life=1e9"},
     {"sched", "cost", "oldest kept", "cost.faded=0"},
+    {"sched", "await", "waiting", "await.least=1e9"},
+    {"sched", "await", "scatter", "await.late=0"},
     {"sched", "heads", "walks learnt", "heads.learn=0"},
     {"sched", "promise", "lead", "promise.ahead=0,promise.ahead_sure=0,promise.ahead_more=0"},
     {"sched", "promise", "credit", "promise.credit=0"},

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group's cycle is the time from one of its passes to its next one: its own pass, and then its
-// edges' time to draft or the other group's pass, whichever is longer. So both rhythms have a speed
-// in tokens per microsecond, the sum over groups of gain / cycle. The pass waits for as many drafts
-// as make that speed highest, if it is then higher than without waiting. A draft that would come
-// while the pass runs is not left out: it would have to wait for the pass's end. Pure, no state.
+// edges' time to draft or the other group's pass, whichever is longer. The pass begins with the
+// group's last draft, which comes later than the mean: so that time is the most that an edge should
+// take. Both rhythms have a speed in tokens per microsecond, the sum over groups of gain / cycle.
+// The pass waits for as many drafts as make that speed highest, if it is then higher than without
+// waiting. A draft that would come while the pass runs is not left out: it would have to wait for
+// the pass's end. Pure, no state.
 #include "sched/await.h"
 
 #include <math.h>
@@ -17,7 +19,7 @@
 
 typedef struct group {
     ft_pass pass;
-    double gain_tok, away_us;
+    double gain_tok, rest_us;
 } group;
 
 void ft_away_saw(ft_away *away, int64_t us)
@@ -28,18 +30,23 @@ void ft_away_saw(ft_away *away, int64_t us)
     ft_mean_saw(&away->us, sample, TUNE.weight);
 }
 
+double ft_away_most_us(const ft_away *away)
+{
+    return away->us.known ? away->us.value + TUNE.late * away->off_us : 0;
+}
+
 ft_known_us ft_away_until(const ft_away *away, int64_t verdict_us)
 {
     if (!away->us.known)
         return ft_unknown();
-    return ft_known(verdict_us + (int64_t)(away->us.value + TUNE.late * away->off_us));
+    return ft_known(verdict_us + (int64_t)ft_away_most_us(away));
 }
 
 static group with(group g, const ft_await_text *text)
 {
     g.pass = ft_pass_sum(g.pass, text->part);
     g.gain_tok += text->gain_tok;
-    g.away_us = fmax(g.away_us, text->away_us);
+    g.rest_us = fmax(g.rest_us, text->most_us);
     return g;
 }
 
@@ -48,8 +55,8 @@ static double speed(const group *one, const group *other, const ft_cost *cost)
 {
     const double one_us = (double)ft_cost_predict(cost, &one->pass);
     const double other_us = (double)ft_cost_predict(cost, &other->pass);
-    const double one_cycle_us = one_us + fmax(one->away_us, other_us);
-    const double other_cycle_us = other_us + fmax(other->away_us, one_us);
+    const double one_cycle_us = one_us + fmax(one->rest_us, other_us);
+    const double other_cycle_us = other_us + fmax(other->rest_us, one_us);
     return one->gain_tok / fmax(one_cycle_us, 1) + other->gain_tok / fmax(other_cycle_us, 1);
 }
 
@@ -87,7 +94,7 @@ int64_t ft_await_us(ft_await_text *texts, size_t n, const ft_cost *cost, int64_t
     ft_sort(texts, n, sizeof *texts, sooner, NULL);
     double rest_us = 0;
     for (size_t i = n; i-- > 0;)
-        texts[i].rest_us = rest_us = fmax(rest_us, texts[i].away_us);
+        texts[i].rest_us = rest_us = fmax(rest_us, texts[i].most_us);
     for (size_t i = 0; i < n; i++)
         if (texts[i].at_us <= now_us)
             one = with(one, &texts[k++]);
@@ -99,7 +106,7 @@ int64_t ft_await_us(ft_await_text *texts, size_t n, const ft_cost *cost, int64_t
         one = with(one, &texts[k]);
         other.pass = ft_pass_minus(other.pass, texts[k].part);
         other.gain_tok -= texts[k].gain_tok;
-        other.away_us = k + 1 < n ? texts[k + 1].rest_us : 0;
+        other.rest_us = k + 1 < n ? texts[k + 1].rest_us : 0;
         const double now = speed(&one, k + 1 < n ? &other : &(group){0}, cost);
         const int64_t end_us = texts[k].at_us + ft_cost_predict(cost, &one.pass);
         const bool apart = k + 1 == n || texts[k + 1].at_us >= end_us;

@@ -24,6 +24,8 @@ typedef struct ft_away {
 
 /* One more time. */
 void ft_away_saw(ft_away *away, int64_t us);
+/* How long the next draft should take at most. 0: not known. */
+double ft_away_most_us(const ft_away *away);
 /* When a draft should be here at the latest after a verdict at verdict_us. Unknown if `away`
  * is. */
 ft_known_us ft_away_until(const ft_away *away, int64_t verdict_us);
@@ -31,10 +33,11 @@ ft_known_us ft_away_until(const ft_away *away, int64_t verdict_us);
 /* A text whose work waits, or whose draft is expected. */
 typedef struct ft_await_text {
     int64_t at_us;   /* when the draft is expected; now or before: it waits */
-    double away_us;  /* from a verdict to the next draft; 0: none comes between */
+    double away_us;  /* mean time from a verdict to the next draft; 0: none comes between */
+    double most_us;  /* the same, at most */
     ft_pass part;    /* of a pass */
     double gain_tok; /* text that its verification brings, > 0 */
-    double rest_us;  /* set by ft_await_us: the longest away_us from this text on */
+    double rest_us;  /* set by ft_await_us: the longest most_us from this text on */
 } ft_await_text;
 
 /* For how long from now the pass should wait; 0: not at all. Some text must wait already. Brings

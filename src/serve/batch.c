@@ -195,6 +195,7 @@ static ft_await_text waiting_text(const ft_sess *s, int64_t now_us)
     const bool away = s->times.away.us.known && !ft_round_is_run(&s->round);
     return (ft_await_text){.at_us = now_us,
                            .away_us = away ? s->times.away.us.value : 0,
+                           .most_us = away ? ft_away_most_us(&s->times.away) : 0,
                            .part =
                                ft_pass_plus((ft_pass){0}, past, rows ? rows : prompt_rows(s), out),
                            .gain_tok = ft_slo_gain(s)};
@@ -206,6 +207,7 @@ static ft_await_text expected_text(const ft_sess *s, int64_t at_us)
     const uint32_t rows = s->slo.gain.rows.known ? (uint32_t)ceil(s->slo.gain.rows.value) : 1;
     return (ft_await_text){.at_us = at_us,
                            .away_us = s->times.away.us.value,
+                           .most_us = ft_away_most_us(&s->times.away),
                            .part = ft_pass_plus((ft_pass){0}, s->text.len - 1, rows, rows),
                            .gain_tok = ft_slo_gain(s)};
 }

@@ -18,6 +18,16 @@ int64_t ft_sim_usual_delay_us(const sim *s)
     return (int64_t)(1000 * (s->k[FT_SIM_RTT_MS] / 2 + s->k[FT_SIM_JITTER_MS] / 2));
 }
 
+ft_gain_kind ft_sim_gain_kind(const sim *s)
+{
+    return s->how.drafts ? FT_GAIN_TREE : FT_GAIN_RUN;
+}
+
+double ft_sim_gain(const sim *s, const device *d)
+{
+    return ft_gain_expected(&d->gain, ft_sim_gain_kind(s));
+}
+
 int64_t ft_sim_longest_rtt_us(const sim *s)
 {
     return (int64_t)(1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]));

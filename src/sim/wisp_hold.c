@@ -42,6 +42,7 @@ static ft_await_text waiting_text(const sim *s, const device *d, const ft_work *
     const uint32_t rows = prompt && w->n_tok > most ? most : w->n_tok;
     return (ft_await_text){.at_us = s->now_us,
                            .away_us = d->away.us.value,
+                           .most_us = ft_away_most_us(&d->away),
                            .part = ft_pass_plus((ft_pass){0}, w->n_past, rows, w->n_out),
                            .gain_tok = w->gain_tok};
 }
@@ -57,6 +58,7 @@ static ft_await_text expected_text(const sim *s, const device *d, int64_t at_us)
     const uint32_t rows = d->gain.rows.known ? (uint32_t)ceil(d->gain.rows.value) : 1;
     return (ft_await_text){.at_us = at_us,
                            .away_us = d->away.us.value,
+                           .most_us = ft_away_most_us(&d->away),
                            .part = ft_pass_plus((ft_pass){0}, d->n_kv, rows, rows),
                            .gain_tok = ft_sim_gain(s, d)};
 }

@@ -127,6 +127,9 @@ void ft_sim_device_count_late(sim *s, const device *d);
 ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us);
 /* Counts a text that ended so, or can end so at best. */
 void ft_sim_device_count(sim *s, const device *d, ft_promise_kept kept);
+/* What its rounds are, and what the next one is expected to bring, in tokens. */
+ft_gain_kind ft_sim_gain_kind(const sim *s);
+double ft_sim_gain(const sim *s, const device *d);
 /* The mean delay of a message. */
 int64_t ft_sim_usual_delay_us(const sim *s);
 /* The delay of one message. */
@@ -164,8 +167,6 @@ void ft_sim_server_pass_over(sim *s);
 /* After an event. Starts a pass if there is none, somebody has work, and no other event is of this
  * moment. */
 void ft_sim_server_run(sim *s);
-/* What the device's next round is expected to bring, in tokens. */
-double ft_sim_gain(const sim *s, const device *d);
 /* The next event before until_us; false: there is none. */
 bool ft_sim_next(sim *s, int64_t until_us, ft_sim_event *out);
 

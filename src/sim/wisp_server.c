@@ -193,16 +193,6 @@ void ft_sim_server_open(sim *s, uint32_t who)
     update(s, who);
 }
 
-static ft_gain_kind kind_of(const sim *s)
-{
-    return s->how.drafts ? FT_GAIN_TREE : FT_GAIN_RUN;
-}
-
-double ft_sim_gain(const sim *s, const device *d)
-{
-    return ft_gain_expected(&d->gain, kind_of(s));
-}
-
 void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
@@ -363,7 +353,8 @@ static uint32_t commit(sim *s, uint32_t who)
     uint32_t left = d->response - d->done, tokens = 1 + d->n_accept;
     tokens = tokens < left ? tokens : left;
     d->done += tokens;
-    const ft_gain_round round = {.kind = kind_of(s), .rows = 1 + d->n_draft, .tok = tokens};
+    const ft_gain_round round = {
+        .kind = ft_sim_gain_kind(s), .rows = 1 + d->n_draft, .tok = tokens};
     ft_gain_saw(&d->gain, &round);
     ft_sim_admit_saw(s, d, &round);
     s->out->tokens_all += tokens;
