@@ -133,14 +133,17 @@ static void drop(enum ggml_log_level level, const char *text, void *ctx)
 /* Decodes. A pass that is given up is no fault, but libllama would log three errors. */
 static int decode(ft_bench_llama *llama)
 {
-    ggml_log_callback log;
-    void *log_ctx;
-    llama_log_get(&log, &log_ctx);
-    if (llama->give_up_s > 0)
+    ggml_log_callback log = NULL;
+    void *log_ctx = NULL;
+    const bool may_end = llama->give_up_s > 0;
+    if (may_end) {
+        llama_log_get(&log, &log_ctx);
         llama_log_set(drop, NULL);
+    }
     int code = llama_decode(llama->ctx, llama->batch);
     llama_synchronize(llama->ctx); /* on a device it only began */
-    llama_log_set(log, log_ctx);
+    if (may_end)
+        llama_log_set(log, log_ctx);
     return code;
 }
 

@@ -4,6 +4,8 @@
 // pairs in 16 bits. Only weights of 4 bits leave room for that (engine/gemm_avx2.c).
 #include "bench/machine.h"
 
+#include "engine/inlined.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -28,7 +30,7 @@ static int run_int8(uint64_t n)
     for (int i = 0; i < 12; i++)
         acc[i] = _mm256_set1_epi16((short)i);
     for (uint64_t r = 0; r < n; r++)
-        _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++)
+        FT_UNROLL(12) for (int i = 0; i < 12; i++)
         {
             __m256i sum = _mm256_add_epi16(acc[i], _mm256_maddubs_epi16(x, x));
             /* Not to be folded; nor may GCC do all products first, and store sums meanwhile. */

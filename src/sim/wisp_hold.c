@@ -69,7 +69,7 @@ static size_t hold_all(sim *s, size_t n)
     s->n_awaited = 0;
     for (size_t i = 0; i < n; i++)
         s->awaited[s->n_awaited++] = waiting_text(s, &s->devices[s->of[i]], &s->work[i]);
-    for (size_t i = 0; i < s->n_members && n > 0; i++) {
+    for (size_t i = 0; i < s->n_members; i++) {
         const device *d = &s->devices[s->members[i]];
         if (!is_away(d) || !d->verdict.known)
             continue;
@@ -108,6 +108,7 @@ uint32_t ft_sim_cap(const sim *s, size_t n)
                 (s->how.policy->awaits && ft_await_one_group(s->awaited, s->n_awaited, s->cost));
     for (size_t i = 0; i < n && !more; i++)
         more = s->work[i].kind == FT_WORK_PREFILL;
-    const uint32_t cap = ft_groups_cap((uint32_t)n, more);
-    return cap > 0 && cap < s->max_verify ? cap : s->max_verify;
+    const uint32_t cap = ft_groups_cap((uint32_t)n, more),
+                   most = (uint32_t)s->k[FT_SIM_MAX_SESSIONS];
+    return cap > 0 && cap < most ? cap : most;
 }

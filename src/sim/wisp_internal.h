@@ -108,8 +108,7 @@ typedef struct sim {
     /* what it holds back */
     ft_await_text *awaited; /* [n_awaited of cap] who waits, or is expected */
     size_t n_awaited;
-    uint32_t max_verify; /* verifications of a pass, at most */
-    ft_known_us look;    /* when the next EVENT_LOOK is */
+    ft_known_us look; /* when the next EVENT_LOOK is */
 } sim;
 
 /* ---- devices (wisp_device.c) ---- */

@@ -71,9 +71,8 @@ void ft_sim_server_init(sim *s, const ft_cost *cost, double longest_tok, uint64_
         rows =
             fmax(rows, ceil(longest_tok + fmax(k[FT_SIM_DRAFT_MOST], k[FT_SIM_DRAFT_FIXED]) + 4));
     s->cost = cost;
-    s->max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS];
     s->limits = (ft_sched_limits){.max_rows = (uint32_t)rows,
-                                  .max_verify = s->max_verify,
+                                  .max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS],
                                   .prefill_us = ft_prompt_share_us(&share),
                                   .cost = cost,
                                   .kv_blocks_free = (uint32_t)k[FT_SIM_KV_BLOCKS],
