@@ -116,19 +116,14 @@ static void size_by_promise(const ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->surplus_logp = logf((float)ft_depth_surplus_chance((double)expf(params->min_logp)));
 }
 
-/* Tokens that a row costs, or the least chance of a node that is worth its row. */
-static double row_tok(const ft_steer *s)
-{
-    return ft_depth_least_chance(&s->depth, ft_control_row_us(&s->control), s->control.price);
-}
-
 /* By SpecEdge 4.3 a tree has as many forwards as cost nothing, because the server is busy
  * meanwhile. So once it is known what rounds bring, drafting goes on beyond that depth as long as
- * it brings more tokens per time. It ends sooner if the tree's new rows cost more than they bring.
- * Where the network and one forward take longer than a verification, any draft comes too late, and
- * the server waits for it. Two things count there. If rounds differ in length, two sessions meet at
- * the server, and one waits for the other. So every draft has the same number of forwards. And an
- * early draft saves the network's time, so a deeper tree must be worth more. */
+ * it brings more tokens per time. Nodes that are not worth their rows are left out, and so are
+ * forwards that would bring only such nodes. Where the network and one forward take longer than a
+ * verification, any draft comes too late, and the server waits for it. Two things count there. If
+ * rounds differ in length, two sessions meet at the server, and one waits for the other. So every
+ * draft has the same number of forwards. And an early draft saves the network's time, so a deeper
+ * tree must be worth more. */
 static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *room,
                    ft_draft_params *params)
 {
@@ -141,11 +136,10 @@ static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *
         s->depth.steady = ft_depth_steady(&s->depth);
     }
     params->deep_enough = &s->depth;
+    params->weigh_rows = true;
+    params->depth = room->depth;
     if (s->how.automatic)
         size_by_worth(s, room, params);
-    else
-        s->depth.row_tok = row_tok(s);
-    params->depth = room->depth;
 }
 
 /* Whether the predictor may end this draft. */
@@ -188,13 +182,14 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
         (ft_depth_is_sure(&s->depth) || (s->control.price > 0 && s->depth.round_us > 0)))
         size_by_worth(s, &now, params);
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
-    s->depth.left = s->depth.row_tok = 0;
+    s->depth.left = 0;
     s->depth.steady = 0;
     if (s->control.opts.depth_rule == FT_DEPTH_PIPELINE && choice.speculate && ask->terms->adaptive)
         deepen(s, ask, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
-        params->min_logp = logf((float)row_tok(s));
+        params->min_logp = logf((float)ft_depth_least_chance(
+            &s->depth, ft_control_row_us(&s->control), s->control.price));
     if (choice.speculate && s->how.automatic)
         size_by_promise(s, ask, params);
     params->round = ask->round;

@@ -30,9 +30,6 @@ typedef struct ft_depth {
     /* And what a leaf brings that is left out of the tree, over what its forward brings; below
      * 1. */
     double left;
-    /* And the tokens that a row of a pass costs. 0: rows cost nothing, or `min_logp` of the draft
-     * leaves out the nodes that are not worth theirs. */
-    double row_tok;
     /* And if not 0, every draft has so many forwards, whatever the next one is worth. */
     uint32_t steady;
     /* Learnt. */

@@ -285,9 +285,8 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
 }
 
 /* Whether to end the draft: the tree is in doubt, or the n chosen leaves are not worth a forward.
- * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted.
- * Otherwise children are sent as long as the tree has room. If the tree is full, a child displaces
- * a node, which may be likelier than the child. */
+ * Where nodes must be worth their rows, a leaf's child is sent about as often as it is accepted. If
+ * the tree is full, a child displaces a node, which may be likelier than the child. */
 static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
     ft_depth *depth = params->deep_enough;
@@ -301,9 +300,6 @@ static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
                (double)expf(d->growth.displaced) / ft_depth_yield(depth));
     for (uint32_t i = 0; i < n; i++)
         worth += fmax((double)expf(d->growth.node[d->chosen[i]].cum) - row, 0);
-    const uint32_t room = params->budget - ft_min_u32(params->budget, d->growth.n);
-    const uint32_t rows = ft_min_u32(n * params->branch, room); /* that the forward adds at most */
-    worth -= rows * depth->row_tok / ft_depth_yield(depth);
     ft_depth_saw_worth(depth, d->level, worth);
     return ft_depth_enough(depth, d->level, worth);
 }

@@ -225,7 +225,7 @@ static void test_a_pipeline_keeps_its_rhythm(void **state)
     }
 }
 
-/* A forward costs the rows that it adds, unless its nodes are chosen by what they cost. */
+/* Nodes that are not worth their rows are left out, in a tree of a fixed size, too. */
 static void test_a_pipeline_counts_rows(void **state)
 {
     (void)state;
@@ -239,12 +239,14 @@ static void test_a_pipeline_counts_rows(void **state)
         s.choice = (ft_control_choice){.speculate = true, .budget = BUDGET, .depth = DEPTH};
         s.chosen = automatic;
         (void)choose(&s, 100, BUDGET, &params);
-        assert_float_equal(s.depth.row_tok, automatic ? 0 : 0.05, 1e-9);
-        assert_int_equal(params.weigh_rows, automatic);
-        s.control.opts.depth_rule = FT_DEPTH_LATENCY;
+        assert_true(params.weigh_rows);
+        assert_float_equal(expf(params.min_logp), 0.05, 1e-6);
+        assert_int_equal(params.budget, BUDGET);
+        s.depth.tokens = 0; /* it is not known what rounds bring */
         s.chosen = automatic;
         (void)choose(&s, 100, BUDGET, &params);
-        assert_true(s.depth.row_tok == 0);
+        assert_false(params.weigh_rows);
+        assert_true(params.min_logp == -INFINITY);
     }
 }
 

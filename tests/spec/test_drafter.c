@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "spec/drafter.h"
 #include "spec/rule.h"
+#include "spec/tuning.h"
 #include "support/drafts.h"
 #include "support/exact_target.h"
 
@@ -457,6 +458,7 @@ static void test_stops_at_dear_rows(void **state)
     must(ft_drafter_reset(f.drafter, text, n, &err));
     must(ft_drafter_draft(f.drafter, &params, &err, &cheap));
     assert_true(cheap.n > 1);
+    assert_true(depth.drafts[1] == 1 && depth.worth[1] > 0);
     uint64_t before = forwards_of(f.drafter);
     params.min_logp = cheap.cum_logp[0];
     must(ft_drafter_reset(f.drafter, text, n, &err));
@@ -464,32 +466,8 @@ static void test_stops_at_dear_rows(void **state)
     assert_int_equal(forwards_of(f.drafter) - before, 1);
     assert_int_equal(dear.n, 1);
     assert_int_equal(dear.token[0], cheap.token[0]);
-    fixture_deinit(&f);
-}
-
-/* A forward is worth its time, but not the rows of its nodes. It is worth them too if they cost
- * little. */
-static void test_stops_where_rows_cost_more(void **state)
-{
-    static const struct {
-        double row_tok;
-        uint32_t nodes;
-    } cases[] = {{0, 5}, {1e-9, 5}, {1, 1}};
-    fixture f;
-    ft_tree chain;
-    int32_t text[TEXT_MAX];
-    uint32_t n = test_draft_prompt(text, PROMPT, 0);
-    (void)state;
-    fixture_init(&f, 0, 256, 256);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ft_depth depth = {.forward_us = 1, .tokens = 1, .us = 1e9, .row_tok = cases[i].row_tok};
-        ft_draft_params params = ft_draft_params_chain(5);
-        params.deep_enough = &depth;
-        must(ft_drafter_reset(f.drafter, text, n, &err));
-        must(ft_drafter_draft(f.drafter, &params, &err, &chain));
-        assert_int_equal(chain.n, cases[i].nodes);
-        assert_true(depth.drafts[1] > 0 && (depth.worth[1] > 0) == (cases[i].row_tok < 1));
-    }
+    assert_true(depth.drafts[1] == 1 + ft_spec_tune->depth.fade &&
+                depth.worth[1] <= depth.drafts[1]);
     fixture_deinit(&f);
 }
 
@@ -544,7 +522,6 @@ int main(void)
         cmocka_unit_test(test_foreign_verdicts),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_stops_at_dear_rows),
-        cmocka_unit_test(test_stops_where_rows_cost_more),
         cmocka_unit_test(test_stops_where_nodes_displace_others),
     };
     tiny_quiet();
