@@ -136,10 +136,7 @@ static void deepen(ft_steer *s, const ft_steer_ask *ask, const ft_control_room *
         s->depth.steady = ft_depth_steady(&s->depth);
     }
     params->deep_enough = &s->depth;
-    params->weigh_rows = true;
-    params->depth = room->depth;
-    if (s->how.automatic)
-        size_by_worth(s, room, params);
+    size_by_worth(s, room, params);
 }
 
 /* Whether the predictor may end this draft. */
