@@ -13,7 +13,7 @@ const REASONS = {
   asked: 'Nothing is drafted, because this answer was asked for without drafts.',
   no_model: 'Nothing is drafted: there is no draft model here. The server writes alone.',
   not_found: 'Nothing is drafted now: without a draft model, only what repeats earlier text can be.',
-  reading: 'The draft model still reads the conversation. The server writes meanwhile.',
+  reading: 'The draft model has not read the conversation yet. The server writes meanwhile.',
   no_room: 'Nothing is drafted now: the draft model’s memory is full of other texts.',
   over: 'Nothing is drafted any more: the text is longer than the draft model can read, or it has failed.',
   no_trees: 'Nothing is drafted now: the server says that it has no time for drafts.',

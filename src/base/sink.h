@@ -41,7 +41,7 @@ typedef struct ft_gen_token {
     F(ASKED, "asked")         /* the request, or the edge's flags, want none */ \
     F(NO_MODEL, "no_model")   /* there is no draft model, nor lookups */        \
     F(NOT_FOUND, "not_found") /* no model, and nothing found that pays */       \
-    F(READING, "reading")     /* the draft model still reads the prompt */      \
+    F(READING, "reading")     /* the draft model has not read the prompt yet */ \
     F(NO_ROOM, "no_room")     /* its KV pool is full: later, maybe */           \
     F(OVER, "over")           /* its context is full, or it has failed */       \
     F(NO_TREES, "no_trees")   /* the server asks for runs */                    \

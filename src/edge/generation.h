@@ -87,7 +87,8 @@ typedef struct ft_gen {
     bool lacks_grammar;   /* that matcher's grammar is being compiled */
     ft_gen_stats *stats;
     int64_t start_us;
-    bool cancelled; /* by the sink */
+    bool cancelled;   /* by the sink */
+    bool reads_later; /* the draft model will read the prompt behind the first token */
     ft_edge_start start;
     ft_gen_state state;
     ft_tokens text; /* prompt and everything generated, an end token included */
@@ -127,6 +128,9 @@ bool ft_gen_in_tree(const ft_gen *gen);
 bool ft_gen_in_run(const ft_gen *gen);
 /* Whether it drafts while a verdict is awaited. */
 bool ft_gen_drafts_ahead(const ft_gen *gen);
+/* Whether a draft model's pass now would slow down the target's: both are in this process, and it
+ * does not draft ahead. */
+bool ft_gen_shares_cores(const ft_gen *gen);
 /* Before a round is chosen: takes the constraint's grammar if it has been compiled since. */
 void ft_gen_match(ft_gen *gen);
 /* The speed to ask the server for, tokens/s; 0: none. */

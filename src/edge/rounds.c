@@ -4,7 +4,9 @@
 // the generation's parts. Owned by the calling thread.
 //
 // The first Open is sent before the draft model reads the prompt, so both machines read at the same
-// time. Draft 1 waits at the server if the server is still reading.
+// time. Draft 1 waits at the server if the server is still reading. On one machine two passes at a
+// time would take longer than one behind the other. There the target reads first and writes a
+// token, and then the draft model reads.
 #include "edge/rounds.h"
 
 #include <string.h>
@@ -14,11 +16,12 @@
 #include "edge/exchange.h"
 #include "learn/waste.h"
 
-/* Tokens that may still come, at least one: only the server decides that the text has ended. */
+/* Tokens that the next round may bring, at least one: only the server decides that the text has
+ * ended. */
 static uint32_t tokens_left(const ft_gen *gen)
 {
     const uint32_t context = gen->stream.limits.max_context;
-    uint32_t n = FT_WIRE_RUN_MAX;
+    uint32_t n = gen->reads_later ? 1 : FT_WIRE_RUN_MAX;
     if (gen->request->max_tokens)
         n = ft_min_u32(n, gen->request->max_tokens - gen->output.generated);
     if (context)
@@ -198,6 +201,8 @@ static ft_undrafted why_undrafted(const ft_gen *gen)
     const ft_drafting_opts *how = &gen->drafting.how;
     if (!ft_drafting_can(how))
         return FT_UNDRAFTED_NO_MODEL;
+    if (gen->reads_later)
+        return FT_UNDRAFTED_READING;
     if (gen->drafting.state != FT_DRAFTING_ON)
         return why[gen->drafting.state];
     if (gen->steer.hint_no_trees)
@@ -455,17 +460,28 @@ static ft_status check_request(const ft_edge *edge, const ft_gen_request *r, ft_
     return ft_sampling_check(&r->sampling, err);
 }
 
+/* The draft model reads the prompt. */
+static void start_drafting(ft_gen *gen)
+{
+    const int64_t from_us = ft_gen_now_us(gen);
+    gen->reads_later = false;
+    ft_drafting_start(&gen->drafting);
+    ft_gen_timeline_read(&gen->timeline, from_us, ft_gen_now_us(gen));
+}
+
 static ft_status run(ft_gen *gen, ft_error *err)
 {
     ft_status status = ft_gen_open(gen, err);
-    const int64_t opened_us = ft_gen_now_us(gen);
-    if (status == FT_OK && !gen->request->no_speculation) {
-        ft_drafting_start(&gen->drafting);
-        ft_gen_timeline_read(&gen->timeline, opened_us, ft_gen_now_us(gen));
-    }
-    while (status == FT_OK && gen->stats->finish == FT_FINISH_NONE)
+    const bool drafts = !gen->request->no_speculation;
+    gen->reads_later = drafts && ft_gen_shares_cores(gen);
+    if (status == FT_OK && drafts && !gen->reads_later)
+        start_drafting(gen);
+    while (status == FT_OK && gen->stats->finish == FT_FINISH_NONE) {
+        if (gen->reads_later && gen->output.generated > 0)
+            start_drafting(gen);
         status = gen->cancelled ? ft_error_set(err, FT_CANCELLED, "edge: cancelled")
                                 : ft_gen_step(gen, err);
+    }
     return status;
 }
 

@@ -60,11 +60,17 @@ typedef struct text {
     uint32_t n;
     ft_gen_stats stats;
     bool why[FT_UNDRAFTED_N]; /* a verdict said so */
+    uint32_t n_told;          /* verdicts */
+    ft_undrafted first;       /* of the first one */
 } text;
 
 static void on_told(void *ctx, const ft_told *told)
 {
-    ((text *)ctx)->why[told->undrafted] = true;
+    text *t = ctx;
+    t->why[told->undrafted] = true;
+    t->n_told++;
+    if (t->n_told == 1)
+        t->first = told->undrafted;
 }
 
 static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *tokens,
@@ -277,6 +283,34 @@ static void test_wrong_predictions_cost_little(void **state)
     ft_edge_destroy(edge);
 }
 
+/* A draft model in the target's process reads the prompt behind the first token, unless it drafts
+ * ahead: then it need not wait. Lookups read nothing. */
+static void test_where_reading_waits(void **state)
+{
+    text got;
+    const ft_sampling sampling = long_text(1, &got);
+    const way model = {.model = true, .params = ft_draft_params_chain(4)};
+    way ahead = model, lookup = model;
+    ahead.proactive = true;
+    lookup.model = false;
+    lookup.by = FT_DRAFT_BY_LOOKUP;
+    ft_edge *edge = make_edge(&model);
+    generate(edge, &sampling, &(text){0}, &got);
+    assert_int_equal(got.first, FT_UNDRAFTED_READING);
+    assert_true(got.why[FT_UNDRAFTED_NOT] && !got.why[FT_UNDRAFTED_OVER]);
+    assert_in_range(got.stats.run_tokens, 1, 2); /* the first one, and one where no more may come */
+    ft_edge_destroy(edge);
+    edge = make_edge(&ahead);
+    generate(edge, &sampling, &(text){0}, &got);
+    assert_int_equal(got.first, FT_UNDRAFTED_NOT);
+    assert_false(got.why[FT_UNDRAFTED_READING]);
+    ft_edge_destroy(edge);
+    edge = make_edge(&lookup);
+    generate(edge, &sampling, &(text){0}, &got);
+    assert_false(got.why[FT_UNDRAFTED_READING]);
+    ft_edge_destroy(edge);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_says_why_nothing_is_drafted),
         cmocka_unit_test(test_counts_by_the_texts),
         cmocka_unit_test(test_wrong_predictions_cost_little),
+        cmocka_unit_test(test_where_reading_waits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
