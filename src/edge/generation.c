@@ -55,12 +55,6 @@ bool ft_gen_drafts_ahead(const ft_gen *gen)
             ft_control_drafts_long(&gen->steer.control));
 }
 
-bool ft_gen_shares_cores(const ft_gen *gen)
-{
-    return gen->drafting.how.model && gen->edge->servers.source[gen->stream.at].in_process &&
-           !ft_gen_drafts_ahead(gen);
-}
-
 void ft_gen_check(const ft_gen *gen)
 {
     const ft_msg_draft *draft = &gen->out.msg.draft;

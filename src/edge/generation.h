@@ -128,9 +128,6 @@ bool ft_gen_in_tree(const ft_gen *gen);
 bool ft_gen_in_run(const ft_gen *gen);
 /* Whether it drafts while a verdict is awaited. */
 bool ft_gen_drafts_ahead(const ft_gen *gen);
-/* Whether a draft model's pass now would slow down the target's: both are in this process, and it
- * does not draft ahead. */
-bool ft_gen_shares_cores(const ft_gen *gen);
 /* Before a round is chosen: takes the constraint's grammar if it has been compiled since. */
 void ft_gen_match(ft_gen *gen);
 /* The speed to ask the server for, tokens/s; 0: none. */

@@ -4,9 +4,8 @@
 // the generation's parts. Owned by the calling thread.
 //
 // The first Open is sent before the draft model reads the prompt, so both machines read at the same
-// time. Draft 1 waits at the server if the server is still reading. On one machine two passes at a
-// time would take longer than one behind the other. There the target reads first and writes a
-// token, and then the draft model reads.
+// time. Draft 1 waits at the server if the server is still reading. With both models in one
+// process, the target reads first and writes a token, and then the draft model reads.
 #include "edge/rounds.h"
 
 #include <string.h>
@@ -460,6 +459,15 @@ static ft_status check_request(const ft_edge *edge, const ft_gen_request *r, ft_
     return ft_sampling_check(&r->sampling, err);
 }
 
+/* Whether the draft model reads the prompt behind the first token. Both models are in this process
+ * and share its cores: two passes at a time would take longer than one behind the other. An edge
+ * that drafts ahead makes two at a time anyway. */
+static bool reads_later(const ft_gen *gen)
+{
+    return gen->drafting.how.model && gen->edge->servers.source[gen->stream.at].in_process &&
+           !ft_gen_drafts_ahead(gen);
+}
+
 /* The draft model reads the prompt. */
 static void start_drafting(ft_gen *gen)
 {
@@ -473,7 +481,7 @@ static ft_status run(ft_gen *gen, ft_error *err)
 {
     ft_status status = ft_gen_open(gen, err);
     const bool drafts = !gen->request->no_speculation;
-    gen->reads_later = drafts && ft_gen_shares_cores(gen);
+    gen->reads_later = drafts && reads_later(gen);
     if (status == FT_OK && drafts && !gen->reads_later)
         start_drafting(gen);
     while (status == FT_OK && gen->stats->finish == FT_FINISH_NONE) {

@@ -68,8 +68,7 @@ static void on_told(void *ctx, const ft_told *told)
 {
     text *t = ctx;
     t->why[told->undrafted] = true;
-    t->n_told++;
-    if (t->n_told == 1)
+    if (t->n_told++ == 0)
         t->first = told->undrafted;
 }
 
