@@ -4,10 +4,11 @@
 // and 16002 for 6. So 8, 4 and 2 pairs can be summed before widening, and nothing saturates. Signed
 // bytes leave room for one pair (2 x 128 x 127), if the weight's sign is moved to the value.
 //
-// There are 16 registers. Left alone, GCC unpacks many vectors of weights before it adds their
-// products, and stores them meanwhile. So where a step has one vector, its sums are hidden from GCC
-// after each step. With 4 bits this makes a product of 4 rows 1.35 times as fast; with 5 and 6 bits
-// it gains nothing.
+// There are 16 registers. Ten of them hold the sums of five rows, for two vectors of outputs each.
+// The others hold two vectors of weights, a value, a product and a mask. Left alone, GCC unpacks
+// many vectors of weights before it adds their products, and stores them meanwhile. So where a step
+// has one vector, its sums are hidden from GCC after each step. With 4 bits this makes a product of
+// 4 rows 1.35 times as fast; with 5 and 6 bits it gains nothing.
 // Stateless.
 #if defined(__x86_64__)
 #define LANES 8
@@ -49,7 +50,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 #define KERNEL_NAME     "avx2"
 #define KERNEL_QUANTIZE ft_gemm_quantize_avx2
 #define KERNEL_TYPES(F) FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F) FT_GEMM_FLOAT_TYPES(F)
-#define INT_ROWS        4
+#define INT_ROWS        5
 #define FLOAT_ROWS      3
 #define PREFETCH        2
 #define OFFSET          0

@@ -71,6 +71,11 @@ FT_GEMM_INLINE bytes bits(bytes b, int shift, uint8_t mask)
     return (bytes)(shift >= 0 ? s << shift : s >> -shift) & mask;
 }
 
+FT_GEMM_INLINE bool has_min(enum ggml_type type)
+{
+    return ft_pack_has_min(type) || type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K;
+}
+
 /* Inputs 4 i .. 4 i + 3 of a block, for LANES output rows. Q8_0 is stored plus 128. */
 FT_GEMM_INLINE bytes weights(enum ggml_type type, const uint8_t *quants, int i)
 {
@@ -150,20 +155,26 @@ FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
         EACH_SUM half[p][r] = __builtin_convertvector(dot[p][r], floats) * scale_of(type, b, 0, p);
         dot_rows(type, n, b->quants, 1, x, dot);
     }
+    floats scale[PARTS], min[PARTS];
+    UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        scale[p] = scale_of(type, b, type == GGML_TYPE_Q6_K, p);
+        min[p] = has_min(type) ? min_of(type, b, p) : splat(0);
+    }
     EACH_SUM
     {
         floats whole = __builtin_convertvector(dot[p][r], floats), by = splat(x[r].scale);
-        floats *to = &sum[p][r];
+        floats to = sum[p][r];
         if (type == GGML_TYPE_Q6_K) {
-            *to = fmadd(fmadd(scale_of(type, b, 1, p), whole, half[p][r]), by, *to);
+            to = fmadd(fmadd(scale[p], whole, half[p][r]), by, to);
         } else if (is_k(type)) {
-            whole = whole * scale_of(type, b, 0, p);
-            *to = fmadd(fmadd(min_of(type, b, p), splat((float)x[r].start8), whole), by, *to);
+            to = fmadd(fmadd(min[p], splat((float)x[r].start8), whole * scale[p]), by, to);
         } else {
-            *to = fmadd(whole, scale_of(type, b, 0, p) * by, *to);
-            if (ft_pack_has_min(type))
-                *to = fmadd(min_of(type, b, p), splat(x[r].sum), *to);
+            to = fmadd(whole, scale[p] * by, to);
+            if (has_min(type))
+                to = fmadd(min[p], splat(x[r].sum), to);
         }
+        sum[p][r] = to;
     }
 }
 
@@ -234,18 +245,22 @@ FT_GEMM_INLINE void multiply_super(enum ggml_type type, uint32_t n, const ft_gem
     }
 }
 
-/* Rows [first, first + n). */
-FT_GEMM_INLINE void int_rows(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint32_t first)
+/* Rows [first, first + n). The first ones prefetch for all. */
+FT_GEMM_INLINE void int_rows(enum ggml_type type, uint32_t n, const ft_gemm_tile *all,
+                             uint32_t first)
 {
-    const ft_gemm_block *x = t->rows + first;
+    ft_gemm_tile t = *all;
+    const ft_gemm_block *x = t.rows + first;
     floats sum[PARTS][INT_ROWS];
     EACH_SUM sum[p][r] = splat(0);
+    if (first > 0)
+        t.prefetch = NULL;
     if (is_k(type))
-        for (size_t s = 0; s < t->n_blocks / 8; s++, x += 8 * (size_t)t->row_blocks)
-            multiply_super(type, n, t, s, x, sum);
+        for (size_t s = 0; s < t.n_blocks / 8; s++, x += 8 * (size_t)t.row_blocks)
+            multiply_super(type, n, &t, s, x, sum);
     else
-        multiply_blocks(type, n, t, x, sum);
-    EACH_SUM put(t, first + r, (size_t)p, sum[p][r]);
+        multiply_blocks(type, n, &t, x, sum);
+    EACH_SUM put(&t, first + r, (size_t)p, sum[p][r]);
 }
 #endif
 
@@ -330,8 +345,9 @@ FT_GEMM_INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile 
 FT_GEMM_INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
 {
     const uint32_t most = is_float(type) ? FLOAT_ROWS : INT_ROWS;
-    for (uint32_t first = 0; first < t->n_rows; first += most)
-        switch (t->n_rows - first < most ? t->n_rows - first : most) {
+    uint32_t n, n_parts = (t->n_rows + most - 1) / most; /* of about as many rows each */
+    for (uint32_t first = 0; first < t->n_rows; first += n, n_parts--)
+        switch (n = (t->n_rows - first + n_parts - 1) / n_parts) {
 #define ROWS(n)                     \
     case n:                         \
         rows_of(type, n, t, first); \
@@ -365,4 +381,7 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
     }
 }
 
-const ft_gemm_kernel KERNEL = {KERNEL_NAME, INT_ROWS > 8 ? INT_ROWS : 8, KERNEL_QUANTIZE, tile};
+/* As many rows as are multiplied at a time, or twice as many. */
+#define GROUP (INT_ROWS == 0 ? FLOAT_ROWS : INT_ROWS > 8 ? INT_ROWS : 2 * INT_ROWS)
+
+const ft_gemm_kernel KERNEL = {KERNEL_NAME, GROUP, KERNEL_QUANTIZE, tile};
