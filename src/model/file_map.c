@@ -45,21 +45,25 @@ void ft_file_map_close(ft_file_map *map)
     *map = (ft_file_map){0};
 }
 
-/* Bytes of a file in large pages at this address, as the system tells: 0 if it does not. */
+/* Bytes of a file in large pages at this address, as the system tells: 0 if it does not. The system
+ * needs time for each page of a map that is read about, so reading ends behind the map that
+ * counts. */
 static size_t in_large_pages(const void *base)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[512];
-    bool here = false;
+    bool here = false, behind = false;
     size_t bytes = 0;
-    while (file && fgets(line, sizeof line, file)) {
+    while (file && !behind && fgets(line, sizeof line, file)) {
         uintptr_t begin, end;
         size_t kb;
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
             here = begin <= (uintptr_t)base && (uintptr_t)base < end;
-        else if (here && (sscanf(line, "FilePmdMapped: %zu kB", &kb) == 1 ||
-                          sscanf(line, "ShmemPmdMapped: %zu kB", &kb) == 1))
+            behind = begin > (uintptr_t)base;
+        } else if (here && (sscanf(line, "FilePmdMapped: %zu kB", &kb) == 1 ||
+                            sscanf(line, "ShmemPmdMapped: %zu kB", &kb) == 1)) {
             bytes += kb << 10;
+        }
     }
     if (file)
         fclose(file);

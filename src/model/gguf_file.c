@@ -19,7 +19,7 @@
 #include "ggml.h"
 #include "model/llama_calls.h"
 
-#define FIRST_READ ((size_t)4 << 20) /* a vocabulary of 50,000 tokens takes 2 MB */
+#define FIRST_READ ((size_t)5 << 19) /* a vocabulary of 50,000 tokens takes 2 MB */
 #define META_MAX   ((size_t)1 << 30) /* 50 times more than any real vocabulary takes */
 
 ft_status ft_gguf_refuse(ft_gguf *gguf, ft_status code, const char *fmt, ...)
