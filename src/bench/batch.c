@@ -352,7 +352,8 @@ static ft_status measure(bench *x, ft_error *err, json_t **report)
     const ft_bench_opts how = {.rounds = x->o->rounds, .row_s = ROW_S};
     ft_bench_side sides[FT_BENCH_BATCH_MODES];
     double median_s[FT_BENCH_BATCH_MODES];
-    uint32_t n = 0, rounds;
+    uint32_t n = 0;
+    ft_bench_rounds rounds;
     ft_status status = prepare(x, err);
     for (int mode = 0; mode < FT_BENCH_BATCH_MODES; mode++) {
         x->sides[mode] = side_of(x, (ft_bench_batch_mode)mode);
@@ -368,7 +369,7 @@ static ft_status measure(bench *x, ft_error *err, json_t **report)
         if (x->o->mode[mode])
             json_array_append_new(modes, mode_json(&x->sides[mode], (ft_bench_batch_mode)mode));
     *report = json_pack("{s:o, s:i, s:i, s:b}", "modes", modes, "tasks", (int)x->tasks.n, "rounds",
-                        (int)rounds, "own_core", x->core >= 0);
+                        (int)rounds.n, "own_core", x->core >= 0);
     add_gain(*report, x);
     return FT_OK;
 }

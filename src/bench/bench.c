@@ -154,7 +154,7 @@ static void count_repeats(const double *seconds, uint32_t n, uint32_t *repeats)
 }
 
 ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *sides, uint32_t n,
-                              ft_error *err, double *median_s, uint32_t *rounds)
+                              ft_error *err, double *median_s, ft_bench_rounds *rounds)
 {
     times t = {0};
     uint32_t done = 0, most = (uint32_t)opts->rounds;
@@ -180,10 +180,13 @@ ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *si
             break;
         status = run_all(sides, n, repeats, &t, err);
     }
-    for (uint32_t i = 0; i < n && status == FT_OK; i++)
+    ft_bench_rounds all = {.n = done ? done : 1};
+    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
         median_s[i] = ft_bench_median(t.s[i], t.n[i]);
+        all.least_s[i] = t.s[i][0]; /* they are sorted now */
+    }
     if (rounds)
-        *rounds = done ? done : 1;
+        *rounds = all;
     return status;
 }
 

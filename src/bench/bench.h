@@ -72,14 +72,20 @@ typedef struct ft_bench_side {
 
 #define FT_BENCH_SIDES_MAX 4
 
+/* The rounds of a measurement: how many there were, and a side's fastest one. */
+typedef struct ft_bench_rounds {
+    uint32_t n;
+    double least_s[FT_BENCH_SIDES_MAX];
+} ft_bench_rounds;
+
 /* Interleaves the sides: one round of each to warm up, then one round of each again and again, in
  * which a much faster side repeats its round. Ends after opts->rounds rounds, or when opts->row_s
  * is over, but not before the first. If the warm-up alone takes longer than row_s, it is the only
- * round and counts. Median times go to median_s[n], the number of rounds to *rounds (NULL is
- * legal). The first failure ends it. */
+ * round and counts. Median times go to median_s[n], the rest to *rounds (NULL is legal). The first
+ * failure ends it. */
 FT_WARN_UNUSED ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *sides,
                                              uint32_t n, ft_error *err, double *median_s,
-                                             uint32_t *rounds);
+                                             ft_bench_rounds *rounds);
 
 /* The least work of one pass: all matrices of the layers and the head once, every row's products
  * with them, K and V of the contexts once, and the attention scores and sums of each row. */

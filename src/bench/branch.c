@@ -94,7 +94,7 @@ static ft_status measure_row(bench *b, json_t *rows, ft_error *err)
 {
     const ft_bench_side sides[] = {{b, same_round, true}, {b, other_round, true}};
     double s[2];
-    uint32_t rounds = 0;
+    ft_bench_rounds rounds = {0};
     ft_status status = open_row(b, err);
     if (status == FT_OK)
         status = ft_bench_interleave(b->o->common, sides, 2, err, s, &rounds);
@@ -105,7 +105,7 @@ static ft_status measure_row(bench *b, json_t *rows, ft_error *err)
     json_t *row =
         json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:i}", "n_past", (int)b->n_past, "nodes",
                   (int)b->o->n_nodes, "branches", BRANCHES, "same_us", s[0] * each_us, "other_us",
-                  s[1] * each_us, "ratio", s[1] / s[0], "rounds", (int)rounds);
+                  s[1] * each_us, "ratio", s[1] / s[0], "rounds", (int)rounds.n);
     ft_bench_row(b->o->common, row);
     json_array_append_new(rows, row);
     return FT_OK;

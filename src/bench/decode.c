@@ -211,7 +211,7 @@ static ft_status run_row(bench *b, json_t *rows, ft_error *err)
     const ft_bench_side sides[] = {{b, our_round, true}, {b, their_round, false}};
     const way *best = NULL;
     double s[2];
-    uint32_t rounds;
+    ft_bench_rounds rounds;
     ft_status status = open_ours(b, err);
     if (status == FT_OK)
         status = open_best(b, &best, err);
@@ -223,11 +223,12 @@ static ft_status run_row(bench *b, json_t *rows, ft_error *err)
         return status;
     char name[64];
     snprintf(name, sizeof name, "%s%s", best->name, b->one_thread ? ", 1 thread" : "");
-    double tokens = (double)b->o->n_predict * b->n_streams, bound = roofline(b, s[0]);
-    json_t *row =
-        json_pack("{s:i, s:f, s:f, s:f, s:s, s:f, s:i}", "streams", (int)b->n_streams,
-                  "foretoken_tok_s", tokens / s[0], "libllama_tok_s", tokens / s[1], "ratio",
-                  s[1] / s[0], "libllama", name, "roofline", bound, "rounds", (int)rounds);
+    double tokens = (double)b->o->n_predict * b->n_streams, bound = roofline(b, s[0]),
+           least = roofline(b, rounds.least_s[0]);
+    json_t *row = json_pack("{s:i, s:f, s:f, s:f, s:s, s:f, s:f, s:i}", "streams",
+                            (int)b->n_streams, "foretoken_tok_s", tokens / s[0], "libllama_tok_s",
+                            tokens / s[1], "ratio", s[1] / s[0], "libllama", name, "roofline",
+                            bound, "roofline_best", least, "rounds", (int)rounds.n);
     json_array_append_new(rows, row);
     ft_bench_row(b->o->common, row);
     return FT_OK;

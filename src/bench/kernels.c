@@ -82,7 +82,8 @@ static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml,
     const ft_bench_side sides[] = {{ours, ft_bench_graph_round, false},
                                    {ggml, ft_bench_graph_round, false}};
     double s[2];
-    ft_status status = ft_bench_interleave(b->o->common, sides, 2, err, s, NULL);
+    ft_bench_rounds rounds;
+    ft_status status = ft_bench_interleave(b->o->common, sides, 2, err, s, &rounds);
     if (status != FT_OK)
         return status;
     double ours_us = s[0] * 1e6 / ours->n_ops, ggml_us = s[1] * 1e6 / ggml->n_ops;
@@ -91,6 +92,8 @@ static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml,
     json_object_set_new(row, "ggml_us", json_real(ggml_us));
     json_object_set_new(row, "ratio", json_real(ggml_us / ours_us));
     json_object_set_new(row, "roofline", json_real(bound_us / ours_us));
+    json_object_set_new(row, "roofline_best",
+                        json_real(bound_us * ours->n_ops / (rounds.least_s[0] * 1e6)));
     ft_bench_row(b->o->common, row);
     return FT_OK;
 }

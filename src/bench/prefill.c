@@ -121,17 +121,17 @@ static double roofline(const bench *b, double seconds)
     return ft_bench_bound_s(&b->machine, &sum) / seconds;
 }
 
-static ft_status put_row(bench *b, way best, const double *s, uint32_t rounds)
+static ft_status put_row(bench *b, way best, const double *s, const ft_bench_rounds *rounds)
 {
     char name[64];
     uint32_t ubatch = best.ubatch < b->n ? best.ubatch : b->n;
     snprintf(name, sizeof name, "%s, ubatch %u%s", best.flash ? "flash" : "no flash", ubatch,
              b->one_thread ? ", 1 thread" : "");
-    double bound = roofline(b, s[0]);
-    json_t *row =
-        json_pack("{s:i, s:f, s:f, s:f, s:s, s:f, s:i}", "tokens", (int)b->n, "foretoken_tok_s",
-                  b->n / s[0], "libllama_tok_s", b->n / s[1], "ratio", s[1] / s[0], "libllama",
-                  name, "roofline", bound, "rounds", (int)rounds);
+    double bound = roofline(b, s[0]), least = roofline(b, rounds->least_s[0]);
+    json_t *row = json_pack("{s:i, s:f, s:f, s:f, s:s, s:f, s:f, s:i}", "tokens", (int)b->n,
+                            "foretoken_tok_s", b->n / s[0], "libllama_tok_s", b->n / s[1], "ratio",
+                            s[1] / s[0], "libllama", name, "roofline", bound, "roofline_best",
+                            least, "rounds", (int)rounds->n);
     json_array_append_new(b->rows, row);
     ft_bench_row(b->o->common, row);
     return FT_OK;
@@ -141,7 +141,7 @@ static ft_status run_row(bench *b, ft_error *err)
 {
     const ft_bench_side sides[] = {{b, our_round, true}, {b, their_round, false}};
     double s[2];
-    uint32_t rounds;
+    ft_bench_rounds rounds;
     way best = ways[0];
     b->tokens = malloc(b->n * sizeof *b->tokens);
     ft_status status = b->tokens ? open_ours(b, err) : ft_error_set(err, FT_NOMEM, "out of memory");
@@ -152,7 +152,7 @@ static ft_status run_row(bench *b, ft_error *err)
     if (status == FT_OK)
         status = ft_bench_interleave(b->o->common, sides, 2, err, s, &rounds);
     if (status == FT_OK)
-        status = put_row(b, best, s, rounds);
+        status = put_row(b, best, s, &rounds);
     ft_bench_llama_close(&b->llama);
     ft_seq_destroy(b->seq);
     ft_engine_destroy(b->engine);

@@ -74,7 +74,7 @@ static ft_status run_row(bench *x, uint32_t rows_a, ft_error *err)
     pass passes[] = {{x, rows_a, 0}, {x, 0, B_ROWS}, {x, rows_a, B_ROWS}, {x, rows_a, padded}};
     ft_bench_side sides[FT_COUNT(passes)];
     double s[FT_COUNT(passes)];
-    uint32_t rounds;
+    ft_bench_rounds rounds;
     for (size_t i = 0; i < FT_COUNT(passes); i++)
         sides[i] = (ft_bench_side){.ctx = &passes[i], .round = run_pass, .ours = true};
     memset(x->want_a, 0, (x->longest / 64 + 1) * sizeof *x->want_a);
@@ -82,7 +82,7 @@ static ft_status run_row(bench *x, uint32_t rows_a, ft_error *err)
     ft_status status = ft_bench_interleave(x->o->common, sides, FT_COUNT(passes), err, s, &rounds);
     if (status != FT_OK)
         return status;
-    json_t *row = row_json(rows_a, s, rounds);
+    json_t *row = row_json(rows_a, s, rounds.n);
     json_array_append_new(x->rows, row);
     ft_bench_row(x->o->common, row);
     return FT_OK;

@@ -201,14 +201,15 @@ static void put_theirs(json_t *row, const char *prefix, const trial *best)
 }
 
 /* Interleaves some of libllama's two best ways, and ours if it is open: its time goes to
- * *ours_s, a way's to its trial. A way that finds no memory any more keeps the time that it was
+ * *ours, a way's to its trial. A way that finds no memory any more keeps the time that it was
  * chosen for. */
 static ft_status interleave(const ft_bench_row_opts *o, trial *const *ways, uint32_t n_ways,
-                            double *ours_s, uint32_t *rounds, ft_error *err)
+                            ft_bench_ours_s *ours, uint32_t *n_rounds, ft_error *err)
 {
     ft_bench_theirs *theirs[2] = {0};
     ft_bench_side sides[3];
     double seconds[3] = {0};
+    ft_bench_rounds rounds = {0};
     uint32_t n = 0, n_ours;
     ft_status status = FT_OK;
     if (o->ours)
@@ -222,14 +223,15 @@ static ft_status interleave(const ft_bench_row_opts *o, trial *const *ways, uint
             status = FT_OK;
     }
     if (status == FT_OK && n)
-        status = ft_bench_interleave(o->common, sides, n, err, seconds, rounds);
+        status = ft_bench_interleave(o->common, sides, n, err, seconds, &rounds);
+    *n_rounds = rounds.n;
     for (uint32_t i = 0, at = n_ours; i < n_ways; i++) {
         if (theirs[i])
             ways[i]->pass_s = seconds[at++];
         ft_bench_theirs_destroy(theirs[i]);
     }
     if (o->ours) {
-        *ours_s = seconds[0];
+        *ours = (ft_bench_ours_s){seconds[0], rounds.least_s[0]};
         ft_bench_ours_walked(o->ours, o->walked);
     }
     return status;
@@ -238,7 +240,7 @@ static ft_status interleave(const ft_bench_row_opts *o, trial *const *ways, uint
 /* All sides interleaved; if memory holds only one way of libllama's at a time, one after another.
  * A side's `ours` is our time beside it, the time that was measured before where ours is closed. */
 static ft_status interleave_all(const ft_bench_row_opts *o, trial *best[2], json_t *row,
-                                double ours_s[2], ft_error *err)
+                                ft_bench_ours_s ours[2], ft_error *err)
 {
     trial *ways[2];
     uint32_t n = 0, rounds = 0;
@@ -250,19 +252,19 @@ static ft_status interleave_all(const ft_bench_row_opts *o, trial *best[2], json
         }
     const ft_bench_room room = ft_bench_room_now(o->limit_bytes);
     if (n < 2 || (o->ours && ft_bench_fits(&room, need))) {
-        ft_status status = interleave(o, ways, n, &ours_s[0], &rounds, err);
-        ours_s[1] = ours_s[0];
+        ft_status status = interleave(o, ways, n, &ours[0], &rounds, err);
+        ours[1] = ours[0];
         json_object_set_new(row, "rounds", json_integer(rounds));
         return status;
     }
-    ft_status status = interleave(o, &ways[1], 1, &ours_s[1], &rounds, err);
+    ft_status status = interleave(o, &ways[1], 1, &ours[1], &rounds, err);
     if (status == FT_OK)
-        status = interleave(o, &ways[0], 1, &ours_s[0], &rounds, err);
+        status = interleave(o, &ways[0], 1, &ours[0], &rounds, err);
     json_object_set_new(row, "rounds", json_integer(rounds));
     return status;
 }
 
-static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
+static void put_roofline(const ft_bench_row_opts *o, json_t *row, const ft_bench_ours_s *ours)
 {
     const ft_bench_job *job = o->job;
     uint32_t rows = job->n_sessions * ft_bench_rows(job);
@@ -280,7 +282,8 @@ static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
         work.bytes +=
             (o->walked->heads - 1.0) * (double)ggml_nbytes(ft_model_weights(job->model)->output);
     double bound_s = ft_bench_bound_s(o->machine, &work);
-    json_object_set_new(row, "roofline", ours_s > 0 ? json_real(bound_s / ours_s) : json_null());
+    put_ratio(row, "roofline", bound_s, ours->median);
+    put_ratio(row, "roofline_best", bound_s, ours->least);
 }
 
 static void put_walked(const ft_bench_row_opts *o, json_t *row, double ours_s)
@@ -297,26 +300,27 @@ static void put_walked(const ft_bench_row_opts *o, json_t *row, double ours_s)
 }
 
 static void put_figures(const ft_bench_row_opts *o, json_t *row, const search *one,
-                        const search *many, const double ours_s[2])
+                        const search *many, const ft_bench_ours_s ours[2])
 {
     double nodes = (double)o->job->n_sessions * o->job->tree->n;
-    put_rate(row, "foretoken_tok_s", nodes, ours_s[0]);
+    put_rate(row, "foretoken_tok_s", nodes, ours[0].median);
     put_rate(row, "libllama_tok_s", nodes, one->best.pass_s);
-    put_ratio(row, "ratio", one->best.pass_s, ours_s[0]);
+    put_ratio(row, "ratio", one->best.pass_s, ours[0].median);
     put_theirs(row, "libllama", &one->best);
     put_rate(row, "contexts_tok_s", nodes, many->best.pass_s);
-    put_ratio(row, "contexts_ratio", many->best.pass_s, ours_s[1]);
+    put_ratio(row, "contexts_ratio", many->best.pass_s, ours[1].median);
     put_theirs(row, "contexts", &many->best);
     if (o->base && one->best.pass_s == 0)
         json_object_set_new(row, "why", json_string(one->why));
-    put_walked(o, row, ours_s[0]);
-    put_roofline(o, row, ours_s[0]);
+    put_walked(o, row, ours[0].median);
+    put_roofline(o, row, &ours[0]);
 }
 
-ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_s, ft_error *err)
+ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, ft_bench_ours_s before,
+                           ft_error *err)
 {
     ft_bench_way ways[MAX_WAYS];
-    double ours[2] = {ours_s, ours_s};
+    ft_bench_ours_s ours[2] = {before, before};
     json_t *tried = json_array();
     search one = {.opts = o, .tried = tried}, many = {.opts = o, .tried = tried};
     trial *best[2] = {&one.best, &many.best};

@@ -20,9 +20,13 @@ typedef struct ft_bench_row_opts {
     size_t limit_bytes;      /* that the whole command may take; 0: what the machine has */
 } ft_bench_row_opts;
 
-/* Fills row. ours_s: seconds of our pass where opts->ours is NULL, 0 if it could not be
- * measured. */
-FT_WARN_UNUSED ft_status ft_bench_row_run(const ft_bench_row_opts *opts, json_t *row, double ours_s,
-                                          ft_error *err);
+/* Seconds of our pass; 0: it could not be measured. */
+typedef struct ft_bench_ours_s {
+    double median, least;
+} ft_bench_ours_s;
+
+/* Fills row. ours: what was measured before where opts->ours is NULL. */
+FT_WARN_UNUSED ft_status ft_bench_row_run(const ft_bench_row_opts *opts, json_t *row,
+                                          ft_bench_ours_s ours, ft_error *err);
 
 #endif

@@ -97,10 +97,12 @@ static ft_status open_ours(const bench *b, const ft_bench_job *job, uint32_t max
 
 /* Ours by itself; then its memory is free. */
 static ft_status run_alone(const bench *b, ft_bench_ours **ours, ft_bench_walked *walked,
-                           double *seconds, ft_error *err)
+                           ft_bench_ours_s *time, ft_error *err)
 {
     const ft_bench_side side = {*ours, ft_bench_ours_round, true};
-    ft_status status = ft_bench_interleave(b->o->common, &side, 1, err, seconds, NULL);
+    ft_bench_rounds rounds = {0};
+    ft_status status = ft_bench_interleave(b->o->common, &side, 1, err, &time->median, &rounds);
+    time->least = rounds.least_s[0];
     ft_bench_ours_walked(*ours, walked);
     ft_bench_ours_destroy(*ours);
     *ours = NULL;
@@ -112,7 +114,7 @@ static ft_status run_alone(const bench *b, ft_bench_ours **ours, ft_bench_walked
 static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, ft_bench_ours **ours,
                          ft_error *err)
 {
-    double ours_s = 0;
+    ft_bench_ours_s time = {0};
     ft_bench_walked walked = {0};
     json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "shape",
                             job->chain ? "chain" : "tree", "sessions", (int)job->n_sessions, "ctx",
@@ -122,7 +124,7 @@ static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, f
     ft_status status = open_ours(b, job, max_tree, row, ours, err);
     bool both = *ours && fits_both(b, job);
     if (status == FT_OK && *ours && !both)
-        status = run_alone(b, ours, &walked, &ours_s, err);
+        status = run_alone(b, ours, &walked, &time, err);
     const ft_bench_row_opts opts = {.common = b->o->common,
                                     .machine = &b->machine,
                                     .job = job,
@@ -132,7 +134,7 @@ static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, f
                                     .limit_s = b->o->limit_s,
                                     .limit_bytes = limit_bytes(b)};
     if (status == FT_OK)
-        status = ft_bench_row_run(&opts, row, ours_s, err);
+        status = ft_bench_row_run(&opts, row, time, err);
     if (status != FT_OK)
         return status;
     json_object_set_new(row, "interleaved", json_boolean(both));

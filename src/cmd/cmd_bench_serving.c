@@ -212,7 +212,7 @@ static const ft_flag rows[] = {
      "tree, chain: what edges and server-spec draft; a chain has as many tokens as forwards"},
     {"--depth", NULL, FT_FLAG_ENUM(options, o.drafts.rule, ft_bench_depth_name), "HOW",
      "draft as long as forwards and nodes bring more than their time costs; or always full trees "
-     "of --draft-depth forwards, as in SpecEdge"},
+     "of --draft-depth forwards, as in SpecEdge (all but edge+pipeline's own choice)"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes of a tree", 1, 64},
     {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.proactive, ft_proactive_from_choices),
      "WHERE",

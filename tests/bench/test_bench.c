@@ -42,7 +42,7 @@ typedef struct log {
 typedef struct side {
     log *to;
     char name;
-    double seconds;
+    double seconds, more; /* of a round; of each further one */
 } side;
 
 static ft_status a_round(void *ctx, double *seconds, ft_error *err)
@@ -52,30 +52,32 @@ static ft_status a_round(void *ctx, double *seconds, ft_error *err)
         return ft_error_set(err, FT_EXHAUSTED, "too many rounds");
     s->to->order[s->to->n++] = s->name;
     *seconds = s->seconds;
+    s->seconds += s->more;
     return FT_OK;
 }
 
 static void test_turns(void **state)
 {
     log to = {.n = 0};
-    side a = {&to, 'a', 1}, b = {&to, 'b', 1};
+    side a = {&to, 'a', 1, 1}, b = {&to, 'b', 4, 0};
     const ft_bench_side sides[] = {{&a, a_round, true}, {&b, a_round, false}};
     const ft_bench_opts opts = {.rounds = 3, .row_s = 100};
     double s[2];
-    uint32_t rounds;
+    ft_bench_rounds rounds;
     ft_error err = {0};
     (void)state;
     assert_int_equal(ft_bench_interleave(&opts, sides, 2, &err, s, &rounds), FT_OK);
     assert_string_equal(to.order, "aabababab"); /* ours needs a round more to warm up */
-    assert_int_equal(rounds, 3);
-    assert_true(s[0] == 1 && s[1] == 1);
+    assert_int_equal(rounds.n, 3);
+    assert_true(s[0] == 4 && s[1] == 4); /* behind rounds of 1 and 2 s: 3, 4 and 5 */
+    assert_true(rounds.least_s[0] == 3 && rounds.least_s[1] == 4);
 }
 
 /* A side that is ten times as fast has several rounds a turn. */
 static void test_fast_side(void **state)
 {
     log to = {.n = 0};
-    side a = {&to, 'a', 0.1}, b = {&to, 'b', 1};
+    side a = {&to, 'a', 0.1, 0}, b = {&to, 'b', 1, 0};
     const ft_bench_side sides[] = {{&a, a_round, false}, {&b, a_round, false}};
     const ft_bench_opts opts = {.rounds = 2, .row_s = 100};
     double s[2];

@@ -53,6 +53,7 @@ static void check_ratio(const json_t *row, const char *ours, const char *theirs)
     double a = program_number(row, ours), b = program_number(row, theirs),
            ratio = program_number(row, "ratio");
     assert_true(a > 0 && b > 0 && program_number(row, "roofline") > 0);
+    assert_true(program_number(row, "roofline_best") >= program_number(row, "roofline"));
     assert_true(fabs(ratio - a / b) < 1e-3 * ratio);
 }
 
