@@ -52,14 +52,15 @@ static size_t in_large_pages(const void *base)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[512];
-    bool here = false, behind = false;
+    bool here = false;
     size_t bytes = 0;
-    while (file && !behind && fgets(line, sizeof line, file)) {
+    while (file && fgets(line, sizeof line, file)) {
         uintptr_t begin, end;
         size_t kb;
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
-            here = begin <= (uintptr_t)base && (uintptr_t)base < end;
-            behind = begin > (uintptr_t)base;
+            if (begin > (uintptr_t)base)
+                break;
+            here = (uintptr_t)base < end;
         } else if (here && (sscanf(line, "FilePmdMapped: %zu kB", &kb) == 1 ||
                             sscanf(line, "ShmemPmdMapped: %zu kB", &kb) == 1)) {
             bytes += kb << 10;

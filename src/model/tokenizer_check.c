@@ -60,7 +60,7 @@ static void sort_by_first(token_ref *refs, token_ref *spare, size_t n)
     }
 }
 
-/* In the order of compare_refs. qsort alone takes ten times as long. */
+/* In the order of compare_refs. With qsort alone a vocabulary takes 2.5 to 3 times as long. */
 static void sort_refs(token_ref *refs, token_ref *spare, size_t n)
 {
     sort_by_first(refs, spare, n);
